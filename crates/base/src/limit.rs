@@ -162,6 +162,9 @@ pub const SHORT_PAGE: usize = 100;
 /// The same of a page that says where bytes are.
 pub const SHORT_LOCATED_PAGE: usize = SHORT_PAGE / 2;
 
+/// Most directories that are listed with one question: the first one, and others that come whole in what is left of its page.
+pub const LISTED_TOGETHER_MAX: usize = 16;
+
 /// Most extents of a file that a listing says; a small file has one, or a few after a `concat`. Who wants more asks for the file.
 pub const LISTED_EXTENTS_MAX: usize = 4;
 
@@ -175,7 +178,7 @@ pub const LISTED_EXTENT_BYTES: (usize, usize) = (64, 48);
 /// Bytes that the extents of one file take of a listing at the most.
 pub const LISTED_EXTENTS_BYTES: usize =
     LISTED_EXTENTS_MAX * LISTED_EXTENT_BYTES.0 + LISTED_REPLICAS_MAX * LISTED_EXTENT_BYTES.1;
-const _: () = assert!(LIST_PAGE_BYTES + ENTRY_MAX + LISTED_EXTENTS_BYTES < FRAME_MESSAGE_MAX);
+const _: () = assert!(LIST_PAGE_BYTES + ENTRY_MAX + LISTED_EXTENTS_BYTES + LISTED_TOGETHER_MAX * 8 < FRAME_MESSAGE_MAX);
 const _: () = assert!(ANSWER_OWN / (ENTRY_MAX + LISTED_EXTENTS_BYTES) >= 4);
 
 /// Most small files named in one compound request.

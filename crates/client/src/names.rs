@@ -2,7 +2,7 @@
 
 use crate::client::Client;
 use base::error::{Error, ErrorKind, Result};
-use base::limit::{EMPTY_DIRECTORIES_MAX, SHORT_LOCATED_PAGE, SHORT_PAGE};
+use base::limit::{EMPTY_DIRECTORIES_MAX, LISTED_TOGETHER_MAX, SHORT_LOCATED_PAGE, SHORT_PAGE};
 use base::permission::{Denied, Wanted};
 use base::policy::{Class, Compression, Policy};
 use net::message::file::{self, Attributes, Entry, ListAnswer, Looked};
@@ -63,6 +63,8 @@ pub struct Listing {
     client: Client,
     path: String,
     located: bool,
+    /// How many names to ask for first; 0: a whole page.
+    first: usize,
     page: std::vec::IntoIter<Entry>,
     after: String,
     more: bool,
@@ -81,10 +83,9 @@ impl Listing {
             let (path, after) = (&self.path, &self.after);
             // A small directory comes whole with a short page, and nobody waits for a turn. One that does not is asked from the start again: what a
             // whole page has is how it was at one moment.
-            let short = if self.located { SHORT_LOCATED_PAGE } else { SHORT_PAGE } as u32;
-            let mut answer =
-                self.client.page(path, after, if after.is_empty() { short } else { 0 }, self.located).await?;
-            if after.is_empty() && answer.more {
+            let first = std::mem::take(&mut self.first);
+            let mut answer = self.client.page(path, after, first as u32, self.located).await?;
+            if first > 0 && answer.more {
                 answer = self.client.page(path, after, 0, self.located).await?;
             }
             if let Some(last) = answer.entries.last() {
@@ -155,24 +156,42 @@ impl Client {
 
     async fn page(&self, path: &str, after: &str, limit: u32, extents: bool) -> Result<ListAnswer> {
         let (path, after, user) = (path.to_string(), after.to_string(), self.user());
-        self.ask(&file::List { path, after, limit, extents, user }).await
+        self.ask(&file::List { path, after, limit, extents, also: Vec::new(), user }).await
+    }
+
+    /// The first of these directories, each whole and with places as `list_located` has them: as many as come with one short page. None if the
+    /// first one has more names than that. An error is the first one's; whatever is wrong with another one, that one is not among them.
+    pub async fn list_together_located(&self, paths: &[String]) -> Result<Vec<Vec<Entry>>> {
+        let Some((path, also)) = paths.split_first() else { return Ok(Vec::new()) };
+        let (path, also) = (path.clone(), also.iter().take(LISTED_TOGETHER_MAX - 1).cloned().collect());
+        let limit = SHORT_LOCATED_PAGE as u32;
+        let ask = file::List { path, limit, extents: true, also, user: self.user(), ..file::List::default() };
+        let file::ListAnswer { entries, more, others } = self.ask(&ask).await?;
+        let whole = std::iter::once(entries).chain(others.into_iter().map(|other| other.entries));
+        Ok(if more { Vec::new() } else { whole.take(paths.len()).collect() })
     }
 
     /// All of a directory, page by page.
     pub fn list_all(&self, path: &str) -> Listing {
-        self.listing(path, false)
+        self.listing(path, false, SHORT_PAGE)
     }
 
     /// The same, with places as `list_located` has them.
     pub fn list_all_located(&self, path: &str) -> Listing {
-        self.listing(path, true)
+        self.listing(path, true, SHORT_LOCATED_PAGE)
     }
 
-    fn listing(&self, path: &str, located: bool) -> Listing {
+    /// The same of a directory that has more than a short page, as `list_together_located` told.
+    pub fn list_large_located(&self, path: &str) -> Listing {
+        self.listing(path, true, 0)
+    }
+
+    fn listing(&self, path: &str, located: bool, first: usize) -> Listing {
         Listing {
             client: self.clone(),
             path: path.to_string(),
             located,
+            first,
             page: Vec::new().into_iter(),
             after: String::new(),
             more: true,

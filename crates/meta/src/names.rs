@@ -20,6 +20,21 @@ use base::limit::{ATTRIBUTES_MAX, LIST_PAGE_BYTES, LOCATED_PAGE_MAX};
 use base::policy::Policy;
 use std::sync::Arc;
 
+/// A page of a listing that is being filled.
+#[derive(Default)]
+struct Page {
+    /// Names that there is still room for.
+    room: usize,
+    /// Where the bytes of files are is wanted, too.
+    located: bool,
+    /// Bytes that its entries take on the wire, estimated from above.
+    bytes: usize,
+    /// The groups of its extents.
+    groups: Groups,
+    /// Files whose bytes were looked for.
+    looked: usize,
+}
+
 /// A directory that was looked up.
 #[derive(Clone, Debug)]
 pub struct Directory {
@@ -224,15 +239,46 @@ impl State {
     }
 
     /// Answers `List`.
-    pub fn list(&mut self, path: &Path, after: Option<&str>, (limit, located): (usize, bool)) -> Result<Reply> {
-        let directory = self.directory(path.text())?;
-        let limit = self.page(limit);
-        let names = self.names_in(directory.inode, after.unwrap_or_default(), limit + 1)?;
-        let mut more = names.len() > limit;
-        let mut entries: Vec<Entry> = Vec::with_capacity(names.len().min(limit));
-        let (mut bytes, mut groups, mut looked) = (0, Groups::default(), 0);
-        for (name, found) in names.into_iter().take(limit) {
-            if bytes > LIST_PAGE_BYTES || looked == LOCATED_PAGE_MAX {
+    pub fn list(
+        &mut self,
+        path: &Path,
+        after: Option<&str>,
+        (limit, located): (usize, bool),
+        also: &[Path],
+    ) -> Result<Reply> {
+        let directory = self.directory(path.text())?.inode;
+        let mut page = Page { room: self.page(limit), located, ..Page::default() };
+        let names = self.names_in(directory, after.unwrap_or_default(), page.room + 1)?;
+        let (entries, more) = self.fill(&mut page, names)?;
+        let mut others = Vec::new();
+        for path in if more { &[] } else { also } {
+            // Whoever asks for this one by itself hears what is wrong with it.
+            match self.list_whole(path, &mut page) {
+                Ok(Some(entries)) => others.push(entries),
+                Ok(None) | Err(_) => break,
+            }
+        }
+        Ok(Reply::Entries { entries, groups: page.groups.into_all(), more, others })
+    }
+
+    /// All entries of a directory; none if the page has no room for them.
+    fn list_whole(&mut self, path: &Path, page: &mut Page) -> Result<Option<Vec<Entry>>> {
+        self.judge_looking_in(path)?;
+        let directory = self.directory(path.text())?.inode;
+        let names = self.names_in(directory, "", page.room + 1)?;
+        if names.len() > page.room {
+            return Ok(None);
+        }
+        let (entries, more) = self.fill(page, names)?;
+        Ok((!more).then_some(entries))
+    }
+
+    /// The entries of these names as far as the page has room, and whether that is not all of them.
+    fn fill(&mut self, page: &mut Page, names: Vec<(String, NameRecord)>) -> Result<(Vec<Entry>, bool)> {
+        let mut more = names.len() > page.room;
+        let mut entries: Vec<Entry> = Vec::with_capacity(names.len().min(page.room));
+        for (name, found) in names.into_iter().take(page.room) {
+            if page.bytes > LIST_PAGE_BYTES || page.looked == LOCATED_PAGE_MAX {
                 more = true;
                 break;
             }
@@ -242,17 +288,20 @@ impl State {
                 Some(writer) => writer.holder.len(),
                 None => record.is_kept().map_or(0, |kept| kept.holder.len()),
             };
-            bytes += name.len() + said(&record.owner) + said(&record.group) + room(&record) + holder + ATTRIBUTES_MAX;
+            page.bytes +=
+                name.len() + said(&record.owner) + said(&record.group) + room(&record) + holder + ATTRIBUTES_MAX;
             let inode = InodeId(found.inode);
             let mut extents = Vec::new();
-            if located && !record.directory && record.writer.is_none() && record.length > 0 && self.may_read(&record) {
-                extents = self.few_extents(inode, record.length, &mut groups)?;
-                looked += 1;
+            let has_bytes = !record.directory && record.writer.is_none() && record.length > 0;
+            if page.located && has_bytes && self.may_read(&record) {
+                extents = self.few_extents(inode, record.length, &mut page.groups)?;
+                page.looked += 1;
             }
-            bytes += groups.listed_bytes(&extents);
+            page.bytes += page.groups.listed_bytes(&extents);
             entries.push(Entry { name, attributes: record.attributes(inode), extents });
         }
-        Ok(Reply::Entries { entries, groups: groups.into_all(), more })
+        page.room -= entries.len();
+        Ok((entries, more))
     }
 
     /// Up to `limit` names in a directory, after `after`, in order.

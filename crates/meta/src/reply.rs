@@ -45,10 +45,12 @@ pub enum Reply {
     Entries {
         /// In the order of their names' bytes.
         entries: Vec<Entry>,
-        /// The groups of their extents, each once, in the order of their numbers.
+        /// The groups of all extents, each once, in the order of their numbers.
         groups: Vec<NewGroup>,
         /// Whether there are more after the last.
         more: bool,
+        /// The first of the other directories, each whole, up to one that has no room, is none or may not be listed.
+        others: Vec<Vec<Entry>>,
     },
     /// A write lease.
     Handle(FileHandle),

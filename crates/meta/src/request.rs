@@ -193,6 +193,8 @@ pub enum Request {
         limit: usize,
         /// Say where the bytes of closed files are that have few extents: of at most `LOCATED_PAGE_MAX`, with which the page ends.
         located: bool,
+        /// Other directories that are wanted whole, if the page has room for them.
+        also: Vec<Path>,
     },
     /// Makes a change, provided that what the asker looked up is so still; else `Stale`, and nothing is done. What the change
     /// answers. Not for changes of sessions and devices.

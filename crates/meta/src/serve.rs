@@ -139,7 +139,9 @@ impl State {
             Request::JudgeBelow { path, resume, empty } => self.judge_below(&path, resume.as_deref(), empty),
             Request::PathOf { inode } => self.answer_path_of(inode),
             Request::Answered { asked } => self.answered(caller.session, asked),
-            Request::List { path, after, limit, located } => self.list(&path, after.as_deref(), (limit, located)),
+            Request::List { path, after, limit, located, also } => {
+                self.list(&path, after.as_deref(), (limit, located), &also)
+            }
             Request::Locate { file, offset, length } => self.locate(&file, offset, length),
             Request::GetXattrs { path, name } => self.get_xattrs(&path, name.as_deref()),
             Request::GetPolicy { path } => self.get_policy(&path),

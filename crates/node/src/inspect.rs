@@ -437,7 +437,8 @@ impl Names {
         let mut open: Vec<(String, Option<String>)> = vec![(String::new(), None)];
         while let Some((directory, after)) = open.pop() {
             let path = if directory.is_empty() { meta::Path::root() } else { meta::Path::parse(&directory)? };
-            let reply = self.ask(meta::Request::List { path, after, limit: LIST_PAGE_MAX, located: false })?;
+            let reply =
+                self.ask(meta::Request::List { path, after, limit: LIST_PAGE_MAX, located: false, also: Vec::new() })?;
             let meta::Reply::Entries { entries, more, .. } = reply else { unreachable!("entries were asked for") };
             if let Some(last) = entries.last().filter(|_| more) {
                 open.push((directory.clone(), Some(last.name.clone())));

@@ -5,7 +5,7 @@ use base::error::{Error, ErrorKind, Result};
 use base::id::{ChunkId, DeviceId, Generation, GroupId, InodeId, Owner};
 use base::limit::{
     COMPOUND_FILES_MAX, CONCAT_FILES_MAX, ENTRY_MAX, FRAME_MESSAGE_MAX, GROUPS_MAX, HOLDERS_TOLD_MAX,
-    LISTED_EXTENTS_BYTES, LOCATED, REFUSED_MAX,
+    LISTED_EXTENTS_BYTES, LISTED_TOGETHER_MAX, LOCATED, REFUSED_MAX,
 };
 use base::permission::Wanted;
 use base::policy::{Class, Compression, Level, Policy};
@@ -213,11 +213,12 @@ fn list(ask: file::List, room: usize) -> Result<Request> {
     let after = (!ask.after.is_empty()).then_some(ask.after);
     let located = ask.extents;
     let entry = if located { ENTRY_MAX + LISTED_EXTENTS_BYTES } else { ENTRY_MAX };
-    let limit = match room < FRAME_MESSAGE_MAX {
-        true => page(ask.limit).min(room / entry),
-        false => page(ask.limit),
+    let (limit, others) = match room < FRAME_MESSAGE_MAX {
+        true => (page(ask.limit).min(room / entry), 0),
+        false => (page(ask.limit), LISTED_TOGETHER_MAX - 1),
     };
-    Ok(of(ask.user, Request::List { path: path(&ask.path)?, after, limit, located }))
+    let also = ask.also.iter().take(others).map(|other| path(other)).collect::<Result<_>>()?;
+    Ok(of(ask.user, Request::List { path: path(&ask.path)?, after, limit, located, also }))
 }
 
 fn make_directory(ask: file::MakeDirectory) -> Result<Request> {
@@ -403,12 +404,14 @@ fn xattrs(reply: Reply, respond: Responder) {
 }
 
 fn entries(reply: Reply, respond: Responder) {
-    let Reply::Entries { entries, groups, more } = reply else { other(&reply) };
+    let Reply::Entries { entries, groups, more, others } = reply else { other(&reply) };
     let wire = |Entry { name, attributes, extents }: Entry| {
         let extents = extents.iter().map(|extent| wire_extent(extent, &groups)).collect();
         file::Entry { attributes, name, extents }
     };
-    answer(respond, file::ListAnswer { entries: entries.into_iter().map(wire).collect(), more });
+    let all = |entries: Vec<Entry>| entries.into_iter().map(wire).collect();
+    let others = others.into_iter().map(|entries| file::Whole { entries: all(entries) }).collect();
+    answer(respond, file::ListAnswer { entries: all(entries), more, others });
 }
 
 fn wire_group(group: &NewGroup) -> file::NewGroup {

@@ -4,8 +4,8 @@ use super::destination::Top;
 use super::local::Local;
 use crate::path;
 use base::error::{Error, ErrorKind, Result};
-use base::limit::{RECORD_PAYLOAD_MAX, SMALL_FILE_MAX};
-use client::{Attributes, Client, Extent, Listed};
+use base::limit::{LISTED_TOGETHER_MAX, RECORD_PAYLOAD_MAX, SMALL_FILE_MAX};
+use client::{Attributes, Client, Entry, Extent, Listed};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::mpsc::Sender;
@@ -78,15 +78,18 @@ pub async fn find(client: &Client, tops: Vec<Top>, local: &Arc<Local>, wanted: S
     }
     let mut listers = JoinSet::new();
     loop {
-        while listers.len() < LISTERS
-            && let Some(next) = pending.pop()
-        {
+        while listers.len() < LISTERS && !pending.is_empty() {
+            let some = pending.len().div_ceil(LISTERS).min(LISTED_TOGETHER_MAX);
+            let next = pending.split_off(pending.len() - some);
             if let Some(error) = progress.lost() {
-                progress.leave_out(&format!("{} with everything below", next.remote), error);
+                for Wanted { remote, .. } in next {
+                    progress.leave_out(&format!("{remote} with everything below"), error);
+                }
             } else if progress.stopped() {
                 pending.clear();
             } else {
-                listers.spawn(list(client.clone(), next, local.clone(), files.clone()));
+                let lister = Lister { client: client.clone(), local: local.clone(), files: files.clone() };
+                listers.spawn(lister.list(next));
             }
         }
         match listers.join_next().await {
@@ -107,54 +110,123 @@ pub async fn find(client: &Client, tops: Vec<Top>, local: &Arc<Local>, wanted: S
     directories
 }
 
-/// Makes a directory and lists it. Back come it and the directories below.
-async fn list(client: Client, wanted: Wanted, local: Arc<Local>, files: Arc<Files>) -> (Option<Made>, Vec<Wanted>) {
-    let (Wanted { remote, local: target, attributes, .. }, progress) = (wanted, &local.progress);
-    let made = match block_in_place(|| local.directory(&target)) {
-        Ok(made) => made,
-        Err(error) => {
-            progress.complain(&error);
-            return (None, Vec::new());
-        }
-    };
-    let mut below = Vec::new();
-    match entries(&client, (&remote, &target, made), &local, &files, &mut below).await {
-        // Without the node that keeps the metadata nothing goes on.
-        Err(error) if error.kind() == ErrorKind::Unreachable => {
-            progress.leave_out(&format!("what is below {remote} and was not listed"), &error);
-            progress.stop(error);
-        }
-        Err(error) => progress.complain(&error),
-        Ok(()) => {}
-    }
-    (Some(Made { local: target, attributes: made.then_some(attributes) }), below)
+/// A local directory that is there, and the one in the store that is copied into it.
+struct Target {
+    remote: String,
+    local: PathBuf,
+    /// Whether this command made it.
+    made: bool,
 }
 
-async fn entries(
-    client: &Client,
-    (remote, target, made): (&str, &Path, bool),
-    local: &Local,
-    files: &Files,
-    directories: &mut Vec<Wanted>,
-) -> Result<()> {
-    let mut listing = client.list_all_located(remote);
-    while let Some(entry) = listing.next().await? {
-        let below = path::below(target, &entry.name)?;
-        let remote = path::join(remote, &entry.name);
-        let wanted =
-            Wanted { remote, local: below, attributes: entry.attributes, extents: entry.extents, directory_made: made };
-        if wanted.attributes.directory {
-            directories.push(wanted);
-            continue;
+/// Lists directories, many small ones with one question.
+struct Lister {
+    client: Client,
+    local: Arc<Local>,
+    files: Arc<Files>,
+}
+
+impl Lister {
+    /// Makes directories and lists them. Back come they and the directories below.
+    async fn list(self, wanted: Vec<Wanted>) -> (Vec<Made>, Vec<Wanted>) {
+        let (mut made, mut below) = (Vec::new(), Vec::new());
+        let mut targets = block_in_place(|| self.make(wanted, &mut made));
+        while let Some(first) = targets.first() {
+            let progress = &self.local.progress;
+            if progress.stopped() {
+                if let Some(lost) = progress.lost() {
+                    self.leave_out(&targets, lost);
+                }
+                break;
+            }
+            let paths: Vec<String> = targets.iter().map(|target| target.remote.clone()).collect();
+            let done = match self.client.list_together_located(&paths).await {
+                Ok(listed) if listed.is_empty() => self.page_by_page(first, &mut below).await.map(|()| 1),
+                Ok(listed) => Ok(self.whole(&targets, listed, &mut below).await),
+                Err(error) => Err(error),
+            };
+            match done {
+                Ok(done) => drop(targets.drain(..done)),
+                // Without the node that keeps the metadata nothing goes on.
+                Err(error) if error.kind() == ErrorKind::Unreachable => {
+                    self.leave_out(&targets, &error);
+                    progress.stop(error);
+                    break;
+                }
+                Err(error) => {
+                    progress.complain(&error);
+                    targets.remove(0);
+                }
+            }
         }
-        local.progress.found(1, wanted.attributes.length);
-        let given_up = !files.add(wanted).await;
-        // What was listed is named, too, when nobody answers any more.
-        if given_up || local.progress.stopped() && local.progress.lost().is_none() {
-            break;
+        (made, below)
+    }
+
+    /// Makes the local directories. One that cannot be made is complained about and left out.
+    fn make(&self, wanted: Vec<Wanted>, all: &mut Vec<Made>) -> Vec<Target> {
+        let mut targets = Vec::with_capacity(wanted.len());
+        for Wanted { remote, local, attributes, .. } in wanted {
+            match self.local.directory(&local) {
+                Ok(made) => {
+                    all.push(Made { local: local.clone(), attributes: made.then_some(attributes) });
+                    targets.push(Target { remote, local, made });
+                }
+                Err(error) => self.local.progress.complain(&error),
+            }
+        }
+        targets
+    }
+
+    /// Names what was not listed because nobody answers.
+    fn leave_out(&self, targets: &[Target], error: &Error) {
+        for Target { remote, .. } in targets {
+            self.local.progress.leave_out(&format!("what is below {remote} and was not listed"), error);
         }
     }
-    Ok(())
+
+    /// Takes the entries of the first directories, and answers how many these are.
+    async fn whole(&self, targets: &[Target], listed: Vec<Vec<Entry>>, below: &mut Vec<Wanted>) -> usize {
+        let count = listed.len();
+        for (target, entries) in targets.iter().zip(listed) {
+            for entry in entries {
+                match self.take(target, entry, below).await {
+                    Ok(true) => (),
+                    Ok(false) => return count,
+                    Err(error) => {
+                        self.local.progress.complain(&error);
+                        break;
+                    }
+                }
+            }
+        }
+        count
+    }
+
+    async fn page_by_page(&self, target: &Target, below: &mut Vec<Wanted>) -> Result<()> {
+        let mut listing = self.client.list_large_located(&target.remote);
+        while let Some(entry) = listing.next().await? {
+            if !self.take(target, entry, below).await? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Hands a file on, and keeps a directory. Answers whether the next entry is wanted.
+    async fn take(&self, target: &Target, entry: Entry, below: &mut Vec<Wanted>) -> Result<bool> {
+        let local = path::below(&target.local, &entry.name)?;
+        let remote = path::join(&target.remote, &entry.name);
+        let Entry { attributes, extents, .. } = entry;
+        let wanted = Wanted { remote, local, attributes, extents, directory_made: target.made };
+        if wanted.attributes.directory {
+            below.push(wanted);
+            return Ok(true);
+        }
+        let progress = &self.local.progress;
+        progress.found(1, wanted.attributes.length);
+        let given_up = !self.files.add(wanted).await;
+        // What was listed is named, too, when nobody answers any more.
+        Ok(!given_up && (!progress.stopped() || progress.lost().is_some()))
+    }
 }
 
 /// The way of files to those who fetch them.

@@ -45,6 +45,39 @@ fn a_tree_comes_back() {
     assert!(tree(&store.directory.join("back")).keys().eq(there.keys()));
 }
 
+/// Many directories of few files, some of many, some of none, side by side and in each other; what cannot be made here is named and left out
+/// alone.
+#[test]
+fn many_directories() {
+    let store = Store::start();
+    for number in 0..500 {
+        store.local(&format!("tree/{}/{}/{}/f{number}", number % 3, number % 37, number % 5), &noise(number, 7));
+        store.local(&format!("tree/1/4/{}/g{number}", number / 250), &noise(number, 8));
+    }
+    for number in 0..40 {
+        std::fs::create_dir_all(store.directory.join(format!("tree/2/{number}/hollow/{number}"))).unwrap();
+    }
+    store.run(&["put", "tree", "/"]).done();
+    store.run(&["get", "/tree", "back"]).done();
+    let (there, back) = (tree(&store.directory.join("tree")), tree(&store.directory.join("back")));
+    assert!(there.len() > 1500 && there.keys().eq(back.keys()), "{} of {}", back.len(), there.len());
+    for (name, kept) in &there {
+        assert!(back.get(name) == Some(kept), "{name:?} differs");
+    }
+    // A file and a link where directories would go.
+    store.local("some/2/7", b"mine");
+    std::os::unix::fs::symlink("/", store.directory.join("some/2/8")).unwrap();
+    let ended = store.run(&["get", "/tree/.", "some"]).failed(1, "2/7");
+    assert!(ended.stderr.contains("2/8"), "{}", ended.stderr);
+    let some = tree(&store.directory.join("some"));
+    let is_apart = |name: &[u8]| name.starts_with(b"2/7/") || name.starts_with(b"2/8/");
+    for (name, kept) in there.iter().filter(|(name, _)| !is_apart(name.as_os_str().as_bytes())) {
+        let apart = matches!(name.as_os_str().as_bytes(), b"2/7" | b"2/8" | b"2");
+        assert!(apart || some.get(name) == Some(kept), "{name:?} differs");
+    }
+    assert_eq!(std::fs::read(store.directory.join("some/2/7")).unwrap(), b"mine");
+}
+
 /// Of two sources that have a file of the same name one is copied, whole, and the other is named.
 #[test]
 fn two_of_the_same_name() {

@@ -28,7 +28,7 @@ fn rights(mode: u32, owner: &str, group: &str) -> NewAttributes {
 }
 
 fn list(name: &str) -> Request {
-    Request::List { path: path(name), after: None, limit: 10, located: false }
+    Request::List { path: path(name), after: None, limit: 10, located: false, also: Vec::new() }
 }
 
 fn mode(mode: u32) -> NewAttributes {
@@ -356,7 +356,7 @@ fn trees() {
 fn places_are_for_readers() {
     let (mut world, _) = world();
     let listed = |world: &mut World, session| {
-        let list = Request::List { path: path("/open"), after: None, limit: 10, located: true };
+        let list = Request::List { path: path("/open"), after: None, limit: 10, located: true, also: Vec::new() };
         match ask(world, session, list).expect("it may be listed") {
             Reply::Entries { entries, groups, .. } => (entries[0].extents.len(), groups.len()),
             other => panic!("{other:?}"),
@@ -366,6 +366,21 @@ fn places_are_for_readers() {
     assert_eq!(listed(&mut world, BOB), (0, 0));
     world.ask(set("/open/f", mode(0o644))).expect("set");
     assert_eq!(listed(&mut world, BOB), (1, 1));
+}
+
+/// Of several directories those come that their asker may list, up to one that he may not.
+#[test]
+fn others_are_judged() {
+    let (mut world, _) = world();
+    let mut listed = |session| {
+        let also = ["/shut", "/secret", "/shared"].map(path).to_vec();
+        let list = Request::List { path: path("/open"), after: None, limit: 10, located: false, also };
+        match ask(&mut world, session, list).expect("it may be listed") {
+            Reply::Entries { others, .. } => others.len(),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!((listed(ADA), listed(SESSION), listed(BOB)), (3, 3, 1));
 }
 
 /// Owners set the times of what they may not write, so that a read-only copy gets its own; HDFS's clients may not, and nobody else.

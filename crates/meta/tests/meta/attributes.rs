@@ -265,7 +265,8 @@ fn pages_of_notes() {
             world.merge();
         }
     }
-    let list = |after: Option<String>| Request::List { path: path("/"), after, limit: 1000, located: false };
+    let list =
+        |after: Option<String>| Request::List { path: path("/"), after, limit: 1000, located: false, also: Vec::new() };
     let Ok(Reply::Entries { entries, more, .. }) = world.ask(list(None)) else { panic!("no list") };
     let bytes: usize = entries.iter().map(|entry| entry.attributes.note.len() + entry.name.len()).sum();
     assert!(more && bytes < LIST_PAGE_BYTES + NOTE_MAX, "{bytes}");

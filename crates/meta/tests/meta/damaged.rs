@@ -67,7 +67,7 @@ fn ask_all(world: &mut World, random: &SimRandom) {
     let requests = [
         stat("/d/f"),
         Request::Lookup { path: path("/d/e/x"), known: 0, wanted: Default::default() },
-        Request::List { path: path("/d"), after: None, limit: 100, located: false },
+        Request::List { path: path("/d"), after: None, limit: 100, located: false, also: Vec::new() },
         Request::Locate { file: FileRef::Path(path("/d/f")), offset: 0, length: u64::MAX },
         Request::GetXattrs { path: path("/d"), name: None },
         Request::GetPolicy { path: path("/d/f") },

@@ -8,9 +8,15 @@ use meta::request::{Entry, Extent, FileRef, Located, NewGroup, PutFile};
 use meta::{Reply, Request};
 
 fn list(world: &mut World, after: Option<&str>) -> (Vec<Entry>, Vec<NewGroup>, bool) {
-    let list = Request::List { path: path("/"), after: after.map(str::to_string), limit: 10_000, located: true };
+    let list = Request::List {
+        path: path("/"),
+        after: after.map(str::to_string),
+        limit: 10_000,
+        located: true,
+        also: Vec::new(),
+    };
     match world.ask(list) {
-        Ok(Reply::Entries { entries, groups, more }) => (entries, groups, more),
+        Ok(Reply::Entries { entries, groups, more, .. }) => (entries, groups, more),
         other => panic!("{other:?}"),
     }
 }
@@ -66,7 +72,7 @@ fn as_each_is_located() {
             assert_eq!(extents.iter().map(|extent| extent.length).sum::<u64>(), entry.attributes.length);
         }
     }
-    let plain = Request::List { path: path("/"), after: None, limit: 100, located: false };
+    let plain = Request::List { path: path("/"), after: None, limit: 100, located: false, also: Vec::new() };
     let Ok(Reply::Entries { entries, groups, .. }) = world.ask(plain) else { panic!("no list") };
     assert!(groups.is_empty() && entries.iter().all(|entry| entry.extents.is_empty()), "nobody asked for them");
 }
@@ -108,4 +114,56 @@ fn a_page_has_an_end() {
     }
     world.ask(delete("/0003")).expect("deleted");
     assert_eq!(list(&mut world, None).0.len(), LOCATED_PAGE_MAX);
+    // Another directory that would end the page before it is whole is not among those of a question.
+    world.ask(mkdir("/empty")).expect("made");
+    assert_eq!(together(&mut world, "/empty", &["/"], 10_000), (0, false, Vec::new()));
+    assert_eq!(together(&mut world, "/empty", &["/empty"], 10_000), (0, false, vec![0]));
+}
+
+/// How many names the first directory has, whether there are more, and how many each of the others has that came: which are as each is told of
+/// by itself.
+fn together(world: &mut World, first: &str, also: &[&str], limit: usize) -> (usize, bool, Vec<usize>) {
+    let mut ask = |first: &str, also: &[&str], limit| {
+        let also = also.iter().map(|name| path(name)).collect();
+        match world.ask(Request::List { path: path(first), after: None, limit, located: true, also }) {
+            Ok(Reply::Entries { entries, groups, more, others }) => (entries, groups, more, others),
+            other => panic!("{other:?}"),
+        }
+    };
+    let (entries, groups, more, others) = ask(first, also, limit);
+    for (name, entries) in also.iter().zip(&others) {
+        let (alone, its_groups, ..) = ask(name, &[], 10_000);
+        assert_eq!(*entries, alone, "{name}");
+        assert!(its_groups.iter().all(|group| groups.contains(group)), "{name}");
+    }
+    (entries.len(), more, others.iter().map(Vec::len).collect())
+}
+
+/// Others come whole, in the order in which they were asked for, up to the first one that has no room, is none or is not there.
+#[test]
+fn others_come_whole() {
+    let mut world = World::new(3);
+    for (directory, files) in [("/a", 3), ("/b", 0), ("/c", 2), ("/c/d", 1), ("/large", 9)] {
+        world.ask(mkdir(directory)).expect("made");
+        for number in 0..files {
+            file(&mut world, &format!("{directory}/f{number}"), &[10]);
+        }
+    }
+    file(&mut world, "/file", &[1]);
+    for merged in [false, true] {
+        if merged {
+            world.merge();
+        }
+        let mut ask = |also: &[&str], limit| together(&mut world, "/a", also, limit);
+        assert_eq!(ask(&["/b", "/c", "/c/d"], 100), (3, false, vec![0, 3, 1]));
+        // To the last name that there is room for.
+        assert_eq!(ask(&["/b", "/c", "/c/d"], 6), (3, false, vec![0, 3]));
+        assert_eq!(ask(&["/b", "/c", "/b"], 5), (3, false, vec![0]));
+        assert_eq!(ask(&["/b", "/c"], 3), (3, false, vec![0]));
+        assert_eq!(ask(&["/b"], 2), (2, true, Vec::new()));
+        for none in ["/none", "/file", "/none/below", "/file/below"] {
+            assert_eq!(ask(&["/c", none, "/b"], 100), (3, false, vec![3]), "{none}");
+        }
+        assert_eq!(ask(&["/a", "/a"], 100), (3, false, vec![3, 3]));
+    }
 }

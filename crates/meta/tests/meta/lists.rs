@@ -49,7 +49,7 @@ fn bob_lists(world: &mut World, name: &str) -> bool {
     let caller = Caller { session: BOB, call: 0, floor: 0 };
     let user = User { name: "bob".to_string(), groups: vec!["users".to_string()] };
     world.ask_as(caller, Request::OpenSession { user }).expect("answered").expect("opened");
-    let list = Request::List { path: path(name), after: None, limit: 1, located: false };
+    let list = Request::List { path: path(name), after: None, limit: 1, located: false, also: Vec::new() };
     world.ask_as(caller, list).expect("answered").is_ok()
 }
 

@@ -127,7 +127,7 @@ fn groups_of_unknown_kinds_are_kept() {
     write(&world, &record, &coded, 3);
     for _ in 0..2 {
         world.open();
-        let list = Request::List { path: path("/d"), after: None, limit: 9, located: true };
+        let list = Request::List { path: path("/d"), after: None, limit: 9, located: true, also: Vec::new() };
         let Ok(Reply::Entries { entries, .. }) = world.ask(list) else { panic!("no list") };
         let told = |name: &str| entries.iter().find(|entry| entry.name == name).map(|entry| entry.extents.len());
         assert_eq!(told("f"), Some(0), "it is listed, without its place");

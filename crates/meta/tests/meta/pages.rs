@@ -150,7 +150,7 @@ fn pages_are_gone_on_after() {
         let after = listed.last().cloned();
         let path = Path::parse("/").expect("a path");
         let Ok(Reply::Entries { entries, more, .. }) =
-            world.ask(Request::List { path, after, limit: ALL, located: false })
+            world.ask(Request::List { path, after, limit: ALL, located: false, also: Vec::new() })
         else {
             panic!()
         };

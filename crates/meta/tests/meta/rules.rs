@@ -214,7 +214,7 @@ fn names() {
     assert_eq!(world.refusal(create("/")), ErrorKind::Invalid);
     assert_eq!(world.refusal(create("/no/f")), ErrorKind::NotFound);
     assert_eq!(
-        world.refusal(Request::List { path: path("/a/f"), after: None, limit: 1, located: false }),
+        world.refusal(Request::List { path: path("/a/f"), after: None, limit: 1, located: false, also: Vec::new() }),
         ErrorKind::Invalid
     );
     world.ask(rename("/a", "/z")).expect("renamed");

@@ -253,7 +253,13 @@ impl World {
         while let Some(directory) = directories.pop() {
             let (mut after, mut children) = (None, 0);
             loop {
-                let list = Request::List { path: path(&format!("{directory}/")), after, limit: 3, located: false };
+                let list = Request::List {
+                    path: path(&format!("{directory}/")),
+                    after,
+                    limit: 3,
+                    located: false,
+                    also: Vec::new(),
+                };
                 let Ok(Reply::Entries { entries, more, .. }) = self.ask(list) else {
                     panic!("seed {}: no list", self.seed)
                 };

@@ -130,6 +130,10 @@ pub struct List {
     /// ends. Nodes before this field say it of none.
     #[prost(bool, tag = "4")]
     pub extents: bool,
+    /// Absolute paths of other directories that are wanted whole, if the page has room for them (`ListAnswer::others`); of more than
+    /// `base::limit::LISTED_TOGETHER_MAX` in all the rest has no room. Nodes before this field list none of them.
+    #[prost(string, repeated, tag = "5")]
+    pub also: Vec<String>,
     /// For whom; absent: the session's own user.
     #[prost(message, optional, tag = "32")]
     pub user: Option<User>,
@@ -159,6 +163,18 @@ pub struct ListAnswer {
     /// Whether there are more after the last.
     #[prost(bool, tag = "2")]
     pub more: bool,
+    /// The first of the other directories that were asked for, each whole. They end before the first one that has more names than there is room
+    /// for, is no directory, or may not be listed: asking for that one by itself tells which.
+    #[prost(message, repeated, tag = "3")]
+    pub others: Vec<Whole>,
+}
+
+/// All of a directory.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct Whole {
+    /// The entries, in the order of their names' bytes.
+    #[prost(message, repeated, tag = "1")]
+    pub entries: Vec<Entry>,
 }
 
 /// Makes a file and opens it for writing.

@@ -78,7 +78,14 @@ impl Corpus {
             of(&session::Renew { owner: "a".to_string(), ..Default::default() }),
             of(&session::NodeStatus {}),
             of(&file::Stat { path: path.clone() }),
-            of(&file::List { path: other.clone(), after: "a".to_string(), limit: 10, extents: true, user: None }),
+            of(&file::List {
+                path: other.clone(),
+                after: "a".to_string(),
+                limit: 10,
+                extents: true,
+                also: vec![path.clone(); 17],
+                user: None,
+            }),
             of(&file::MakeDirectory { path: to.clone(), parents: true, ..file::MakeDirectory::default() }),
             of(&file::Create {
                 path: to.clone(),

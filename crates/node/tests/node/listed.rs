@@ -3,7 +3,7 @@
 use crate::hdfs_user::{client, content};
 use crate::{Fixture, until};
 use base::error::ErrorKind;
-use base::limit::LOCATED_PAGE_MAX;
+use base::limit::{LISTED_TOGETHER_MAX, LOCATED_PAGE_MAX, SHORT_LOCATED_PAGE};
 use base::policy::{Compression, Policy};
 use bytes::Bytes;
 use client::{Client, CreateOptions, Entry, Listed, PackOptions, PackerOptions, ReadOptions};
@@ -115,6 +115,43 @@ async fn read_together() {
     assert_eq!(together, entries.len());
     let expected = |path: &String| if path == "/d/open" { content(70_000, 9) } else { files[path].clone() };
     assert!(read_files.iter().all(|(path, bytes)| *bytes == Ok(expected(path))));
+    fixture.stop().await;
+}
+
+/// Small directories come together, each as it is by itself, until one that has no room or is gone; which is asked for by itself then.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn small_directories_come_together() {
+    let mut fixture = Fixture::start("listed-together").await;
+    let client = client(&fixture).await;
+    let sizes = [3, 0, 7, 1, SHORT_LOCATED_PAGE as u64 + 1, 2, 20, 28, 1, SHORT_LOCATED_PAGE as u64, 0];
+    let paths: Vec<String> = (0..sizes.len()).map(|number| format!("/d/{number:02}")).collect();
+    let mut files = BTreeMap::new();
+    for (path, size) in paths.iter().zip(sizes) {
+        client.make_directory(path, true).await.expect("made");
+        files.extend((0..size).map(|number| (format!("{path}/{number}"), content(number as usize + 1, number))));
+    }
+    pack(&client, &files).await;
+    let together = async |paths: &[String]| client.list_together_located(paths).await;
+    // How many come with each question, until all have come; one that is too large comes by itself.
+    let (mut came, mut at) = (Vec::new(), 0);
+    while at < paths.len() {
+        let listed = together(&paths[at..]).await.expect("listed");
+        for (path, entries) in paths[at..].iter().zip(&listed) {
+            let alone: Vec<Entry> = list(&client, path).await.into_iter().map(|(_, entry)| entry).collect();
+            assert_eq!(*entries, alone, "{path}");
+            assert!(entries.iter().all(|entry| entry.extents.len() == 1));
+        }
+        came.push(listed.len());
+        at += listed.len().max(1);
+    }
+    assert_eq!(came, [4, 0, 3, 1, 2]);
+    client.delete(&paths[2], true).await.expect("deleted");
+    assert_eq!(together(&paths).await.map(|listed| listed.len()), Ok(2));
+    let gone = together(&paths[2..]).await.expect_err("it is gone");
+    assert_eq!(gone.kind(), ErrorKind::NotFound);
+    // However many are asked for.
+    let many = vec![paths[1].clone(); 40];
+    assert_eq!(together(&many).await.map(|listed| listed.len()), Ok(LISTED_TOGETHER_MAX));
     fixture.stop().await;
 }
 

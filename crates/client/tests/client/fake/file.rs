@@ -136,7 +136,7 @@ impl State {
             let extents = if ask.extents { self.few_extents(&path)? } else { Vec::new() };
             entries.push(Entry { name: name.clone(), attributes: self.stat(&path)?, extents });
         }
-        Ok(ListAnswer { more: after.len() > 7, entries })
+        Ok(ListAnswer { more: after.len() > 7, entries, others: Vec::new() })
     }
 
     /// Where the bytes of a closed file are, if that is few extents and the node is no older one.

@@ -1,7 +1,7 @@
 //! A stream that broke goes on at any gateway under its block's next stamp, as long as nobody else has touched its file.
 
 use super::blocks::BlockWriter;
-use super::{Hdfs, Open, RECOVERY_MAX};
+use super::{Hdfs, Open, PAUSE_MAX, RECOVERY_MAX};
 use crate::simulate::oracle::{Broken, Check};
 use base::env::{Clock, Random};
 use base::error::{Error, ErrorKind, Result};
@@ -55,6 +55,12 @@ impl Hdfs {
                 Ok((there, _)) => {
                     self.has_kept(open, there, end)?;
                     self.scene.count("hdfs blocks that ended as they were");
+                    // What comes next may sync it anyway: often the power goes before that.
+                    if there == end && self.random.one_in(2) {
+                        self.directory.synced(open.tag, end);
+                        self.scene.end_now.notify_one();
+                        tokio::time::sleep(Duration::from_millis(self.random.below(PAUSE_MAX))).await;
+                    }
                     return Ok(there == end);
                 }
                 Err(error) if error.kind() == ErrorKind::NotFound => {
