@@ -248,18 +248,25 @@ impl Peer {
         if !self.is_reachable() {
             return Err(self.away("it has not reported lately"));
         }
+        let heard = self.last_report().heard;
         let answer = match self.link().await {
             Ok(link) => link.call(ask, payload).await,
             Err(error) => Err(error),
         };
         match answer {
             Err(error) if error.kind() == ErrorKind::Unreachable => {
-                self.last_report().lost = true;
+                self.was_silent(heard);
                 *self.link.lock().await = None;
                 Err(self.away(error.text()))
             }
             other => other,
         }
+    }
+
+    /// A call was met with silence that was sent when it had reported last at this time. If it has reported since, it is back.
+    fn was_silent(&self, heard: Time) {
+        let mut said = self.last_report();
+        said.lost |= said.heard == heard;
     }
 
     async fn link(&self) -> Result<Link> {
@@ -294,4 +301,73 @@ impl Peer {
 /// Where a device is, for people, in a store of several nodes.
 pub fn place_on(node: &str, directory: &str) -> String {
     format!("{node}:{directory}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Peers;
+    use base::buffer::Pool;
+    use base::env::Clock;
+    use base::error::ErrorKind;
+    use base::id::{NodeId, SessionId};
+    use base::limit::NODE_SILENCE_MAX;
+    use base::net::Net;
+    use base::unit::Time;
+    use net::message::{cluster, order};
+    use net::{Asker, CallNumbers, Credentials, LinkSettings, Payload};
+    use sim::net::SimNet;
+    use sim::random::SimRandom;
+    use sim::runtime_clock::RuntimeClock;
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    const NODE: NodeId = NodeId(7);
+
+    fn peers(network: SimNet, clock: Arc<dyn Clock>) -> Peers {
+        let settings = LinkSettings {
+            session: SessionId(1),
+            program: "test".to_string(),
+            connections: 1,
+            silence_max: NODE_SILENCE_MAX,
+            pool: Pool::new(1 << 20),
+            clock,
+            random: Arc::new(SimRandom::new(1)),
+            credentials: Credentials::default(),
+            asker: Asker::Client,
+            numbers: CallNumbers::default(),
+        };
+        Peers::new(Arc::new(network), settings)
+    }
+
+    /// A node that does not answer is not asked again before it reports. One that reports while a call waits in vain, which was sent
+    /// before, is there: the call's silence says nothing of now.
+    #[tokio::test(start_paused = true)]
+    async fn silence_before_a_report() {
+        for returns in [false, true] {
+            let clock: Arc<dyn Clock> = Arc::new(RuntimeClock::starting_now());
+            let network = SimNet::new(1, clock.clone(), "here");
+            // Its connections are taken, and nobody says anything there.
+            let _silent = network.host("there").listen("there:1").await.expect("free");
+            let peers = peers(network, clock.clone());
+            let reports = || {
+                let node = cluster::Node { node: NODE.0.into(), address: "there:1".to_string(), ..Default::default() };
+                peers.heard(node, Vec::new());
+            };
+            reports();
+            let peer = peers.find(NODE).expect("it reported");
+            let comes_back = async {
+                tokio::time::sleep(NODE_SILENCE_MAX - Duration::from_millis(500)).await;
+                if returns {
+                    reports();
+                }
+            };
+            let question = order::Kept::default();
+            let (asked, ()) = tokio::join!(peer.ask(&question, Payload::empty()), comes_back);
+            assert!(clock.now().since(Time::ZERO) >= NODE_SILENCE_MAX, "it waited");
+            assert_eq!(asked.err().map(|error| error.kind()), Some(ErrorKind::Unreachable));
+            assert_eq!(peer.is_reachable(), returns, "it reported meanwhile: {returns}");
+            reports();
+            assert!(peer.is_reachable());
+        }
+    }
 }
