@@ -2,7 +2,7 @@
 
 use crate::client::Client;
 use base::error::{Error, ErrorKind, Result};
-use base::limit::{EMPTY_DIRECTORIES_MAX, LISTED_TOGETHER_MAX, SHORT_LOCATED_PAGE, SHORT_PAGE};
+use base::limit::{EMPTY_DIRECTORIES_MAX, LISTED_TOGETHER_MAX, LONG_QUESTION, SHORT_LOCATED_PAGE, SHORT_PAGE};
 use base::permission::{Denied, Wanted};
 use base::policy::{Class, Compression, Policy};
 use net::message::file::{self, Attributes, Entry, ListAnswer, Looked};
@@ -163,7 +163,13 @@ impl Client {
     /// first one has more names than that. An error is the first one's; whatever is wrong with another one, that one is not among them.
     pub async fn list_together_located(&self, paths: &[String]) -> Result<Vec<Vec<Entry>>> {
         let Some((path, also)) = paths.split_first() else { return Ok(Vec::new()) };
-        let (path, also) = (path.clone(), also.iter().take(LISTED_TOGETHER_MAX - 1).cloned().collect());
+        // No more than what counts as a short question, with its other fields.
+        let mut bytes = path.len();
+        let few = also.iter().take(LISTED_TOGETHER_MAX - 1).take_while(|path| {
+            bytes += path.len();
+            bytes <= LONG_QUESTION / 2
+        });
+        let (path, also) = (path.clone(), few.cloned().collect());
         let limit = SHORT_LOCATED_PAGE as u32;
         let ask = file::List { path, limit, extents: true, also, user: self.user(), ..file::List::default() };
         let file::ListAnswer { entries, more, others } = self.ask(&ask).await?;

@@ -224,12 +224,12 @@ impl State {
         Ok(may_give(self.asker.user(), new.owner.as_deref(), new.group.as_deref())?)
     }
 
-    /// What is in a directory is shown, or counted.
     /// Refuses somebody who may not list this.
     pub fn judge_looking_in(&mut self, path: &Path) -> Result<()> {
         if self.asker.superuser { Ok(()) } else { self.permit_looking_in(path) }
     }
 
+    /// What is in a directory is shown, or counted.
     fn permit_looking_in(&mut self, path: &Path) -> Result<()> {
         let (above, last) = self.way_to(path)?;
         let wanted = if last.as_ref().is_some_and(|last| last.directory) { LISTS } else { GOES };

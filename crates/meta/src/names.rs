@@ -16,14 +16,14 @@ use base::acl::{self, Acl};
 use base::attributes::Attributes;
 use base::error::{Error, ErrorKind, Result};
 use base::id::{InodeId, ROOT};
-use base::limit::{ATTRIBUTES_MAX, LIST_PAGE_BYTES, LOCATED_PAGE_MAX};
+use base::limit::{ATTRIBUTES_MAX, LIST_PAGE_BYTES, LOCATED_PAGE_MAX, PATH_DEPTH_MAX};
 use base::policy::Policy;
 use std::sync::Arc;
 
 /// A page of a listing that is being filled.
 #[derive(Default)]
 struct Page {
-    /// Names that there is still room for.
+    /// Names that there is still room for; another directory takes that of one more.
     room: usize,
     /// Where the bytes of files are is wanted, too.
     located: bool,
@@ -250,8 +250,13 @@ impl State {
         let mut page = Page { room: self.page(limit), located, ..Page::default() };
         let names = self.names_in(directory, after.unwrap_or_default(), page.room + 1)?;
         let (entries, more) = self.fill(&mut page, names)?;
-        let mut others = Vec::new();
+        let (mut others, mut names) = (Vec::new(), 0);
         for path in if more { &[] } else { also } {
+            // On the way to all of them there are no more directories than to the deepest one.
+            names += path.text().matches('/').count();
+            if names > PATH_DEPTH_MAX {
+                break;
+            }
             // Whoever asks for this one by itself hears what is wrong with it.
             match self.list_whole(path, &mut page) {
                 Ok(Some(entries)) => others.push(entries),
@@ -265,7 +270,10 @@ impl State {
     fn list_whole(&mut self, path: &Path, page: &mut Page) -> Result<Option<Vec<Entry>>> {
         self.judge_looking_in(path)?;
         let directory = self.directory(path.text())?.inode;
-        let names = self.names_in(directory, "", page.room + 1)?;
+        // It takes time, too, if it is empty.
+        let Some(room) = page.room.checked_sub(1) else { return Ok(None) };
+        page.room = room;
+        let names = self.names_in(directory, "", room + 1)?;
         if names.len() > page.room {
             return Ok(None);
         }

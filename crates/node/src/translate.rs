@@ -217,7 +217,8 @@ fn list(ask: file::List, room: usize) -> Result<Request> {
         true => (page(ask.limit).min(room / entry), 0),
         false => (page(ask.limit), LISTED_TOGETHER_MAX - 1),
     };
-    let also = ask.also.iter().take(others).map(|other| path(other)).collect::<Result<_>>()?;
+    // A path that no question can name, which renames make, has to be asked for by itself to hear so.
+    let also = ask.also.iter().take(others).map_while(|other| path(other).ok()).collect();
     Ok(of(ask.user, Request::List { path: path(&ask.path)?, after, limit, located, also }))
 }
 

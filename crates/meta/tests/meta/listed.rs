@@ -156,14 +156,27 @@ fn others_come_whole() {
         }
         let mut ask = |also: &[&str], limit| together(&mut world, "/a", also, limit);
         assert_eq!(ask(&["/b", "/c", "/c/d"], 100), (3, false, vec![0, 3, 1]));
-        // To the last name that there is room for.
-        assert_eq!(ask(&["/b", "/c", "/c/d"], 6), (3, false, vec![0, 3]));
-        assert_eq!(ask(&["/b", "/c", "/b"], 5), (3, false, vec![0]));
-        assert_eq!(ask(&["/b", "/c"], 3), (3, false, vec![0]));
+        // To the last name that there is room for; each directory takes that of one more.
+        assert_eq!(ask(&["/b", "/c", "/c/d"], 8), (3, false, vec![0, 3]));
+        assert_eq!(ask(&["/b", "/c", "/b"], 7), (3, false, vec![0]));
+        assert_eq!(ask(&["/b", "/b", "/b"], 5), (3, false, vec![0, 0]));
+        assert_eq!(ask(&["/b"], 3), (3, false, Vec::new()));
         assert_eq!(ask(&["/b"], 2), (2, true, Vec::new()));
         for none in ["/none", "/file", "/none/below", "/file/below"] {
             assert_eq!(ask(&["/c", none, "/b"], 100), (3, false, vec![3]), "{none}");
         }
         assert_eq!(ask(&["/a", "/a"], 100), (3, false, vec![3, 3]));
     }
+}
+
+/// However many are asked for: on the way to them there are as many directories as to the deepest one at the most.
+#[test]
+fn others_are_not_far() {
+    let mut world = World::new(4);
+    let mut deep = String::new();
+    for _ in 0..100 {
+        deep += "/d";
+        world.ask(mkdir(&deep)).expect("made");
+    }
+    assert_eq!(together(&mut world, "/", &[&deep, &deep, &deep], 100), (1, false, vec![0, 0]));
 }

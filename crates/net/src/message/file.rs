@@ -130,8 +130,9 @@ pub struct List {
     /// ends. Nodes before this field say it of none.
     #[prost(bool, tag = "4")]
     pub extents: bool,
-    /// Absolute paths of other directories that are wanted whole, if the page has room for them (`ListAnswer::others`); of more than
-    /// `base::limit::LISTED_TOGETHER_MAX` in all the rest has no room. Nodes before this field list none of them.
+    /// Absolute paths of other directories that are wanted whole, if the page has room for them (`ListAnswer::others`): each takes that of
+    /// one name more than it has. `base::limit::LISTED_TOGETHER_MAX` in all at the most, and as many names in their paths as the deepest path
+    /// may have; the rest has no room. Nodes before this field list none of them.
     #[prost(string, repeated, tag = "5")]
     pub also: Vec<String>,
     /// For whom; absent: the session's own user.
@@ -164,7 +165,7 @@ pub struct ListAnswer {
     #[prost(bool, tag = "2")]
     pub more: bool,
     /// The first of the other directories that were asked for, each whole. They end before the first one that has more names than there is room
-    /// for, is no directory, or may not be listed: asking for that one by itself tells which.
+    /// for, is no directory, may not be listed or cannot be named: asking for that one by itself tells which.
     #[prost(message, repeated, tag = "3")]
     pub others: Vec<Whole>,
 }

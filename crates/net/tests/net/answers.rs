@@ -30,7 +30,8 @@ fn long_directories(answered: &Arc<AtomicUsize>) -> Arc<Doing<impl Fn(Call) + Se
         let length = call.respond.room() - 1000;
         answered.fetch_add(length, Ordering::Relaxed);
         let entry = file::Entry { name: "x".repeat(length), ..file::Entry::default() };
-        call.respond.answer(file::ListAnswer { entries: vec![entry], more: true, ..Default::default() }, Payload::empty());
+        call.respond
+            .answer(file::ListAnswer { entries: vec![entry], more: true, ..Default::default() }, Payload::empty());
     }))
 }
 
