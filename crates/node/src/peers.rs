@@ -47,10 +47,18 @@ struct LastReport {
     node: cluster::Node,
     devices: Vec<file::Device>,
     heard: Time,
-    /// A call to it was met with silence after its last report.
+    /// A call to it that was sent after its last report was met with silence.
     lost: bool,
+    /// One that was sent before it was, since: it may have missed what that one asked.
+    missed: bool,
     /// The silent nodes in the view that it was told last.
     told_silent: Vec<NodeId>,
+}
+
+impl LastReport {
+    fn new(node: cluster::Node, devices: Vec<file::Device>, heard: Time) -> LastReport {
+        LastReport { node, devices, heard, lost: false, missed: false, told_silent: Vec::new() }
+    }
 }
 
 impl Peers {
@@ -79,8 +87,7 @@ impl Peers {
             Some(peer) => peer.heard(node, devices.clone()),
             None => {
                 let now = self.settings.clock.now();
-                let said =
-                    LastReport { node, devices: devices.clone(), heard: now, lost: false, told_silent: Vec::new() };
+                let said = LastReport::new(node, devices.clone(), now);
                 let (network, settings) = (self.network.clone(), self.settings.clone());
                 let peer =
                     Peer { network, settings, last_report: Mutex::new(said), link: tokio::sync::Mutex::default() };
@@ -186,14 +193,15 @@ impl Peer {
         self.last_report.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// It reported. Whether it was away in between.
+    /// It reported. Whether it was away in between, or may have missed something.
     fn heard(&self, node: cluster::Node, devices: Vec<file::Device>) -> bool {
         let away = !self.is_reachable();
         let now = self.settings.clock.now();
         let mut said = self.last_report();
-        let returned = away || said.node.incarnation != node.incarnation || said.devices.len() != devices.len();
-        *said =
-            LastReport { node, devices, heard: now, lost: false, told_silent: std::mem::take(&mut said.told_silent) };
+        let is_other = said.node.incarnation != node.incarnation || said.devices.len() != devices.len();
+        let returned = away || said.missed || is_other;
+        let told_silent = std::mem::take(&mut said.told_silent);
+        *said = LastReport { told_silent, ..LastReport::new(node, devices, now) };
         returned
     }
 
@@ -266,7 +274,8 @@ impl Peer {
     /// A call was met with silence that was sent when it had reported last at this time. If it has reported since, it is back.
     fn was_silent(&self, heard: Time) {
         let mut said = self.last_report();
-        said.lost |= said.heard == heard;
+        let is_back = said.heard != heard;
+        (said.lost, said.missed) = (said.lost || !is_back, said.missed || is_back);
     }
 
     async fn link(&self) -> Result<Link> {
@@ -366,8 +375,13 @@ mod tests {
             assert!(clock.now().since(Time::ZERO) >= NODE_SILENCE_MAX, "it waited");
             assert_eq!(asked.err().map(|error| error.kind()), Some(ErrorKind::Unreachable));
             assert_eq!(peer.is_reachable(), returns, "it reported meanwhile: {returns}");
+            // What was asked it may have missed.
+            assert_eq!(peers.returns(), 1);
             reports();
             assert!(peer.is_reachable());
+            assert_eq!(peers.returns(), 2, "it reported meanwhile: {returns}");
+            reports();
+            assert_eq!(peers.returns(), 2);
         }
     }
 }
