@@ -3,6 +3,7 @@
 
 use crate::kept::Vote;
 use crate::message::KeeperId;
+use crate::replay::{Header, Promised, Stamp, Voted};
 use base::checksum::crc32c;
 use base::id::ClusterId;
 
@@ -19,9 +20,10 @@ const VOTE_MAGIC: [u8; 8] = *b"SWVOTE-1";
 /// | 32 to 40 | the number of this vote, one more than that of the last one |
 /// | 40 to 48 | the term |
 /// | 48 to 56 | for whom, or 0 |
-/// | 56 to 64 | the highest index of the log that this keeper has acknowledged |
-/// | 64 to 68 | CRC-32C of all before |
-pub(crate) const VOTE_BYTES: usize = 68;
+/// | 56 to 64 | the order of what it had written to the log last (`Header::order`) |
+/// | 64 to 92 | what was promised of its log then, as in a header |
+/// | 92 to 96 | CRC-32C of all before |
+pub(crate) const VOTE_BYTES: usize = 96;
 const VOTE_SUMMED: usize = VOTE_BYTES - 4;
 
 /// A vote as it is in its block.
@@ -31,17 +33,19 @@ pub(crate) struct VoteBlock {
     pub(crate) keeper: KeeperId,
     pub(crate) number: u64,
     pub(crate) vote: Vote,
-    pub(crate) acknowledged: u64,
+    pub(crate) voted: Voted,
 }
 
 impl VoteBlock {
     pub(crate) fn bytes(self) -> Vec<u8> {
-        let VoteBlock { cluster, keeper, number, vote: Vote { term, voted_for }, acknowledged } = self;
+        let VoteBlock { cluster, keeper, number, vote: Vote { term, voted_for }, voted } = self;
         let mut bytes = VOTE_MAGIC.to_vec();
         bytes.extend(cluster.0.to_le_bytes());
-        for value in [keeper.0, number, term, voted_for.map_or(0, |voter| voter.0), acknowledged] {
+        let voted_for = voted_for.map_or(0, |voter| voter.0);
+        for value in [keeper.0, number, term, voted_for, voted.order] {
             bytes.extend(value.to_le_bytes());
         }
+        add_promised(&mut bytes, voted.promised);
         bytes.extend(crc32c(&bytes).to_le_bytes());
         bytes
     }
@@ -53,12 +57,124 @@ impl VoteBlock {
             return None;
         }
         let cluster = ClusterId(u128::from_le_bytes(summed[8..24].try_into().ok()?));
-        let mut numbers =
-            summed[24..].chunks_exact(8).filter_map(|bytes| Some(u64::from_le_bytes(bytes.try_into().ok()?)));
-        let mut next = || numbers.next();
-        let (keeper, number, term, voted_for, acknowledged) = (KeeperId(next()?), next()?, next()?, next()?, next()?);
-        let vote = Vote { term, voted_for: Some(KeeperId(voted_for)).filter(|voter| voter.0 != 0) };
-        Some(VoteBlock { cluster, keeper, number, vote, acknowledged })
+        let mut numbers = Numbers(&summed[24..]);
+        let (keeper, number, term) = (KeeperId(numbers.long()?), numbers.long()?, numbers.long()?);
+        let voted_for = KeeperId(numbers.long()?);
+        let voted = Voted { order: numbers.long()?, promised: numbers.promised()? };
+        let vote = Vote { term, voted_for: Some(voted_for).filter(|voter| voter.0 != 0) };
+        Some(VoteBlock { cluster, keeper, number, vote, voted })
+    }
+}
+
+/// What a group of the log begins with on the disk, and all that a mark is. Little-endian; a stamp is an index (8 bytes), a term (8) and the
+/// CRC-32C of the group (4):
+///
+/// | bytes | what |
+/// |---|---|
+/// | 0 to 8 | `SWGROUP2` |
+/// | 8 to 12 | 1: an entry; 2: a mark |
+/// | 12 to 20 | the incarnation: which use of its segment it belongs to |
+/// | 20 to 28 | the order: higher than that of what was written before, wherever that is |
+/// | 28 to 48 | the entry's stamp; in a mark the newest one's |
+/// | 48 to 60 | term and CRC-32C of the entry before it |
+/// | 60 to 68 | the highest index known as committed when this was written |
+/// | 68 to 88 | the stamp of the last entry that was durable then with all before it, of the log that this goes on |
+/// | 88 to 96 | the highest index that was ever durable of that log |
+/// | 96 to 104 | bytes of the group, which follow |
+/// | 104 to 108 | CRC-32C of all before |
+///
+/// The group's own sum stands in the header, and the header has one of its own: of a group that rotted it is known which one it was.
+pub(crate) const HEADER_BYTES: usize = 108;
+const HEADER_SUMMED: usize = HEADER_BYTES - 4;
+const HEADER_MAGIC: [u8; 8] = *b"SWGROUP2";
+const ENTRY: u32 = 1;
+const MARK: u32 = 2;
+
+/// Takes little-endian numbers from the front.
+struct Numbers<'a>(&'a [u8]);
+
+impl Numbers<'_> {
+    fn short(&mut self) -> Option<u32> {
+        let (number, rest) = self.0.split_first_chunk::<4>()?;
+        self.0 = rest;
+        Some(u32::from_le_bytes(*number))
+    }
+
+    fn long(&mut self) -> Option<u64> {
+        let (number, rest) = self.0.split_first_chunk::<8>()?;
+        self.0 = rest;
+        Some(u64::from_le_bytes(*number))
+    }
+
+    fn stamp(&mut self) -> Option<Stamp> {
+        Some(Stamp { index: self.long()?, term: self.long()?, sum: self.short()? })
+    }
+
+    fn promised(&mut self) -> Option<Promised> {
+        let promised = Promised { durable: self.stamp()?, to: self.long()? };
+        (promised.to >= promised.durable.index).then_some(promised)
+    }
+}
+
+fn add_stamp(bytes: &mut Vec<u8>, stamp: Stamp) {
+    bytes.extend(stamp.index.to_le_bytes());
+    bytes.extend(stamp.term.to_le_bytes());
+    bytes.extend(stamp.sum.to_le_bytes());
+}
+
+fn add_promised(bytes: &mut Vec<u8>, promised: Promised) {
+    add_stamp(bytes, promised.durable);
+    bytes.extend(promised.to.to_le_bytes());
+}
+
+impl Header {
+    /// Its bytes.
+    pub fn bytes(&self) -> Vec<u8> {
+        let Header { is_mark, incarnation, order, stamp, before, committed, promised, length } = *self;
+        let mut bytes = HEADER_MAGIC.to_vec();
+        bytes.extend(if is_mark { MARK } else { ENTRY }.to_le_bytes());
+        bytes.extend(incarnation.to_le_bytes());
+        bytes.extend(order.to_le_bytes());
+        add_stamp(&mut bytes, stamp);
+        bytes.extend(before.0.to_le_bytes());
+        bytes.extend(before.1.to_le_bytes());
+        bytes.extend(committed.to_le_bytes());
+        add_promised(&mut bytes, promised);
+        bytes.extend(length.to_le_bytes());
+        bytes.extend(crc32c(&bytes).to_le_bytes());
+        bytes
+    }
+
+    /// The header that these bytes begin with; none if there is none, or it is damaged.
+    pub fn read(bytes: &[u8]) -> Option<Header> {
+        let (summed, sum) = bytes.get(..HEADER_BYTES)?.split_at(HEADER_SUMMED);
+        let (magic, rest) = summed.split_at(HEADER_MAGIC.len());
+        if sum != crc32c(summed).to_le_bytes() || magic != HEADER_MAGIC {
+            return None;
+        }
+        let mut numbers = Numbers(rest);
+        let is_mark = match numbers.short()? {
+            ENTRY => false,
+            MARK => true,
+            _ => return None,
+        };
+        let header = Header {
+            is_mark,
+            incarnation: numbers.long()?,
+            order: numbers.long()?,
+            stamp: numbers.stamp()?,
+            before: (numbers.long()?, numbers.short()?),
+            committed: numbers.long()?,
+            promised: numbers.promised()?,
+            length: numbers.long()?,
+        };
+        let Header { stamp, promised: Promised { durable, to }, .. } = header;
+        let is_right = if is_mark {
+            (stamp, stamp.index) == (durable, to)
+        } else {
+            durable.index < stamp.index && header.before.0 <= stamp.term
+        };
+        (is_right && stamp.index > 0).then_some(header)
     }
 }
 
@@ -75,9 +191,10 @@ pub(crate) fn read_question(bytes: &[u8]) -> Option<(u64, u64)> {
 
 #[cfg(test)]
 mod tests {
-    use super::{VOTE_BYTES, VoteBlock, question, read_question};
+    use super::{HEADER_BYTES, VOTE_BYTES, VoteBlock, question, read_question};
     use crate::kept::Vote;
     use crate::message::KeeperId;
+    use crate::replay::{Header, Promised, Stamp, Voted};
     use base::id::ClusterId;
     use sim::fuzz::{damage, seeds};
     use sim::random::SimRandom;
@@ -96,7 +213,13 @@ mod tests {
 
     fn block() -> VoteBlock {
         let vote = Vote { term: 3, voted_for: Some(KeeperId(2)) };
-        VoteBlock { cluster: ClusterId(1 << 100), keeper: KeeperId(9), number: 4, vote, acknowledged: 5 }
+        VoteBlock {
+            cluster: ClusterId(1 << 100),
+            keeper: KeeperId(9),
+            number: 4,
+            vote,
+            voted: Voted { order: 6, promised: promised() },
+        }
     }
 
     /// A vote is read as it was written; its bytes are those that older programs wrote.
@@ -118,6 +241,53 @@ mod tests {
             damage(&SimRandom::new(seed), &mut bytes);
             let read = VoteBlock::read(&bytes);
             assert!(read.is_none() || read == Some(block()), "seed {seed}: {read:?}");
+        }
+    }
+
+    fn promised() -> Promised {
+        Promised { durable: Stamp { index: 8, term: 3, sum: 7 }, to: 8 }
+    }
+
+    fn header(is_mark: bool) -> Header {
+        let stamp = if is_mark { promised().durable } else { Stamp { index: 9, term: 3, sum: 0x1234_5678 } };
+        let (incarnation, order, before, committed, promised, length) = (1 << 50, 44, (2, 7), 7, promised(), 0);
+        Header { is_mark, incarnation, order, stamp, before, committed, promised, length }
+    }
+
+    /// A header is read as it was written; its bytes are those that older programs wrote.
+    #[test]
+    fn headers() {
+        for header in [header(true), Header { length: 1 << 30, ..header(false) }] {
+            let bytes = header.bytes();
+            assert_eq!((bytes.len(), Header::read(&bytes)), (HEADER_BYTES, Some(header)));
+        }
+        let hex: String = header(false).bytes().iter().map(|byte| format!("{byte:02x}")).collect();
+        assert!(hex.starts_with("535747524f5550320100000000000000000004002c000000000000000900"), "{hex}");
+        // An entry is not durable before it is written, and follows none of a later term; a mark lacks nothing.
+        let (durable, to) = (promised().durable, 8);
+        let promising = |index, to| Promised { durable: Stamp { index, ..durable }, to };
+        for wrong in [
+            Header { promised: promising(9, 9), ..header(false) },
+            Header { promised: promising(8, 7), ..header(false) },
+            Header { before: (4, 7), ..header(false) },
+            Header { promised: promising(7, to), ..header(true) },
+            Header { promised: promising(8, 9), ..header(true) },
+        ] {
+            assert_eq!(Header::read(&wrong.bytes()), None, "{wrong:?}");
+        }
+        let lacking = Header { promised: promising(8, 99), ..header(false) };
+        assert_eq!(Header::read(&lacking.bytes()), Some(lacking));
+    }
+
+    /// Damaged bytes are no header, or the same one.
+    #[test]
+    fn fuzz_headers() {
+        for seed in seeds(1000) {
+            let whole = header(seed % 2 == 0);
+            let mut bytes = whole.bytes();
+            damage(&SimRandom::new(seed), &mut bytes);
+            let read = Header::read(&bytes);
+            assert!(read.is_none() || read == Some(whole), "seed {seed}: {read:?}");
         }
     }
 }

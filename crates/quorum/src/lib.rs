@@ -10,9 +10,11 @@ mod format;
 mod kept;
 mod lease;
 mod message;
+mod replay;
 mod vote;
 
 pub use crate::core::{Core, Output, Role, Start};
 pub use kept::{Entry, Kept, Vote};
 pub use message::{KeeperId, Message};
+pub use replay::{Found, GROUPS_AWAY, Header, Lacks, Promised, Replayed, Stamp, Voted, replay};
 pub use vote::VoteBlocks;

@@ -6,6 +6,7 @@
 use crate::format::VoteBlock;
 use crate::kept::Vote;
 use crate::message::KeeperId;
+use crate::replay::Voted;
 use base::buffer::Buffer;
 use base::error::{Error, ErrorKind, Result};
 use base::id::ClusterId;
@@ -22,7 +23,7 @@ pub struct VoteBlocks {
 impl VoteBlocks {
     /// Those of a keeper that has voted for nobody yet and has no log.
     pub fn fresh(cluster: ClusterId, own: KeeperId) -> VoteBlocks {
-        let last = VoteBlock { cluster, keeper: own, number: 0, vote: Vote::default(), acknowledged: 0 };
+        let last = VoteBlock { cluster, keeper: own, number: 0, vote: Vote::default(), voted: Voted::default() };
         VoteBlocks { last, bad: Some(0) }
     }
 
@@ -53,9 +54,10 @@ impl VoteBlocks {
         self.last.vote
     }
 
-    /// The highest index of the log that it had acknowledged when it last voted: what ends before has lost something.
-    pub fn acknowledged(&self) -> u64 {
-        self.last.acknowledged
+    /// What it said of its log when it last voted. Written again after a start, it says what is to be said after `replay`, and not before: what
+    /// it promised may be known from here alone.
+    pub fn voted(&self) -> Voted {
+        self.last.voted
     }
 
     /// Whether the vote is to be written again before anything is answered: one of the blocks does not hold it, and the other one may rot.
@@ -68,11 +70,10 @@ impl VoteBlocks {
         if self.bad == Some(1) { [1, 0] } else { [0, 1] }
     }
 
-    /// A new vote, or the same again, of a keeper that has acknowledged the log up to this index: the block to be written to both places, in
+    /// A new vote, or the same again, of a keeper that says this of its log: the block to be written to both places, in
     /// the `order` that was asked for before, each synced before the next.
-    pub fn write(&mut self, vote: Vote, acknowledged: u64) -> Buffer {
-        let acknowledged = acknowledged.max(self.last.acknowledged);
-        self.last = VoteBlock { number: self.last.number + 1, vote, acknowledged, ..self.last };
+    pub fn write(&mut self, vote: Vote, voted: Voted) -> Buffer {
+        self.last = VoteBlock { number: self.last.number + 1, vote, voted, ..self.last };
         self.bad = None;
         let bytes = self.last.bytes();
         let mut block = Buffer::zeroed(BLOCK);
@@ -87,6 +88,7 @@ mod tests {
     use crate::format::VOTE_BYTES;
     use crate::kept::Vote;
     use crate::message::KeeperId;
+    use crate::replay::{Promised, Stamp, Voted};
     use base::error::ErrorKind;
     use base::id::ClusterId;
 
@@ -97,16 +99,21 @@ mod tests {
         Vote { term, voted_for: Some(KeeperId(9)) }
     }
 
+    fn voted(order: u64) -> Voted {
+        let durable = Stamp { index: order / 2, term: 1, sum: 9 };
+        Voted { order, promised: Promised { durable, to: durable.index } }
+    }
+
     /// Whatever was answered survives a block that rots, and one that was being written when the power went; two that rot are said.
     #[test]
     fn one_block_may_rot() {
         let mut blocks = VoteBlocks::fresh(CLUSTER, OWN);
-        let first = blocks.write(vote(3), 10);
-        let second = blocks.write(Vote { term: 4, voted_for: None }, 9);
+        let first = blocks.write(vote(3), voted(10));
+        let second = blocks.write(Vote { term: 4, voted_for: None }, voted(9));
         let opened = |one: &[u8], other: &[u8]| VoteBlocks::open(CLUSTER, OWN, [one, other]);
         let whole = opened(&second, &second).expect("whole");
         assert_eq!((whole.vote(), whole.is_torn()), (Vote { term: 4, voted_for: None }, false));
-        assert_eq!(whole.acknowledged(), 10, "what was acknowledged stays so");
+        assert_eq!(whole.voted(), voted(9));
         for at in 0..second.len() {
             let mut rotten = second.to_vec();
             rotten[at] ^= 1;
@@ -132,7 +139,7 @@ mod tests {
         }
         // What is written next has a higher number than both had.
         let mut again = opened(&first, &second).expect("whole");
-        let third = again.write(vote(5), 11);
+        let third = again.write(vote(5), voted(11));
         assert_eq!(opened(&third, &second).expect("whole").vote(), vote(5));
     }
 }

@@ -1,12 +1,16 @@
 //! A world of keepers: what they send is late, lost or comes twice, their disks forget what was not synced, they are stopped, killed and cut off;
 //! and after each event everything is looked at that must never be.
 
+use base::checksum::crc32c;
 use base::env::Random;
 use base::id::ClusterId;
 use base::planted::Planted;
 use base::unit::Time;
 use bytes::Bytes;
-use quorum::{Core, Entry, KeeperId, Kept, Message, Output, Role, Start, Vote, VoteBlocks};
+use quorum::{
+    Core, Entry, Found, Header, KeeperId, Kept, Message, Output, Promised, Role, Stamp, Start, Vote, VoteBlocks, Voted,
+    replay,
+};
 use sim::random::SimRandom;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -22,6 +26,8 @@ struct Disk {
     /// The two blocks of the vote.
     blocks: [Vec<u8>; 2],
     entries: Vec<Entry>,
+    /// The same, as it was written.
+    found: Vec<Found>,
     writing: Vec<(u64, Option<Vote>, Vec<Entry>)>,
     planted: Option<Planted>,
     turn: usize,
@@ -30,8 +36,15 @@ struct Disk {
 impl Disk {
     fn new(own: KeeperId, planted: Option<Planted>) -> Disk {
         let mut votes = VoteBlocks::fresh(CLUSTER, own);
-        let block = votes.write(Vote::default(), 0).to_vec();
-        Disk { votes, blocks: [block.clone(), block], entries: Vec::new(), writing: Vec::new(), planted, turn: 0 }
+        let block = votes.write(Vote::default(), Voted::default()).to_vec();
+        let (entries, found, writing) = Default::default();
+        Disk { votes, blocks: [block.clone(), block], entries, found, writing, planted, turn: 0 }
+    }
+
+    /// The last entry before this index.
+    fn before(&self, index: u64) -> Stamp {
+        let last = self.entries.iter().rev().find(|entry| entry.index < index);
+        last.map_or(Stamp { index: 1, term: 1, sum: 0 }, stamp)
     }
 
     /// What is found at a start: now and then one block of the vote has rotted since.
@@ -48,13 +61,31 @@ impl Disk {
         if self.votes.is_torn() {
             self.writes_vote(Some(vote), 2);
         }
+        let replayed =
+            replay(self.found.clone(), self.before(0), self.votes.voted()).map_err(|error| error.to_string())?;
+        if replayed.entries != self.entries || replayed.lacks.is_some() {
+            return Err(format!("its log is read as {replayed:?}, and is {:?}", self.entries));
+        }
         Ok(vote)
     }
 
+    /// Entries came to the disk, whole.
     fn append(&mut self, entries: &[Entry]) {
-        if let Some(first) = entries.first() {
-            self.entries.retain(|entry| entry.index < first.index);
-            self.entries.extend_from_slice(entries);
+        for entry in entries {
+            self.entries.retain(|earlier| earlier.index < entry.index);
+            let before = self.before(entry.index);
+            let header = Header {
+                is_mark: false,
+                incarnation: 1,
+                order: self.found.len() as u64 + 1,
+                stamp: stamp(entry),
+                before: (before.term, before.sum),
+                committed: 0,
+                promised: Promised { durable: before, to: before.index },
+                length: entry.group.len() as u64,
+            };
+            self.found.push(Found { header, group: Some(entry.group.clone()) });
+            self.entries.push(entry.clone());
         }
     }
 
@@ -69,9 +100,10 @@ impl Disk {
     /// So many of the two writes of a vote are done.
     fn writes_vote(&mut self, vote: Option<Vote>, writes: usize) {
         let Some(vote) = vote else { return };
-        let end = self.entries.last().map_or(0, |entry| entry.index);
+        let durable = self.before(u64::MAX);
+        let voted = Voted { order: self.found.len() as u64, promised: Promised { durable, to: durable.index } };
         let order = self.votes.order();
-        let block = self.votes.write(vote, end).to_vec();
+        let block = self.votes.write(vote, voted).to_vec();
         match self.planted {
             // In turn, one for each vote.
             Some(Planted::VoteInOneBlock) => {
@@ -101,6 +133,10 @@ impl Disk {
             self.append(&entries[..cut]);
         }
     }
+}
+
+fn stamp(entry: &Entry) -> Stamp {
+    Stamp { index: entry.index, term: entry.term, sum: crc32c(&entry.group) }
 }
 
 struct Keeper {
