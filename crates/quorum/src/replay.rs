@@ -145,7 +145,7 @@ struct Log {
 impl Log {
     fn play(&mut self, found: Found) {
         let Header { is_mark, stamp, before: (term, sum), committed, promised, .. } = found.header;
-        let before = Stamp { index: stamp.index - 1, term, sum };
+        let before = Stamp { index: stamp.index.saturating_sub(1), term, sum };
         if self.is_of_others(stamp) || !is_mark && self.is_of_others(before) {
             self.others.insert(stamp);
             return;
