@@ -68,7 +68,7 @@ pub struct Bench {
 }
 
 /// Every row, in the order in which they run.
-const ROWS: [&str; 23] = [
+const ROWS: [&str; 24] = [
     "start_to_first_write",
     "memory_idle",
     "bag_push",
@@ -79,6 +79,7 @@ const ROWS: [&str; 23] = [
     "file_read_hot",
     "append_4k",
     "append_4k_1",
+    "append_4k_8",
     "small_put",
     "small_get",
     "meta_create",
@@ -194,6 +195,10 @@ async fn measure(run: &mut Run, ground: &mut Ground, context: &Context) -> Resul
     if run.wants(&["append_4k_1"]) {
         run.begin("synced appends of one writer");
         run.end([appends::one(ground).await?])?;
+    }
+    if run.wants(&["append_4k_8"]) {
+        run.begin("synced appends of one writer that does not wait for each");
+        run.end([appends::ahead(ground).await?])?;
     }
     if run.wants(&["small_put", "small_get"]) {
         run.begin("a tree of small files, put and got");

@@ -1,17 +1,22 @@
-//! Rows about small appends that are synced before the reply: 64 writers at once, and one alone.
+//! Rows about small appends that are synced before the reply: 64 writers at once, one alone, and one that goes on meanwhile.
 
 use super::ground::{Ground, Spent};
 use super::payload::Payload;
 use super::row::{Bar, Latency, Row};
+use base::checksum::BlockSums;
 use base::error::{Error, ErrorKind, Result};
 use base::limit::BLOCK;
 use client::{Client, CreateOptions};
 use harness::stopwatch::Stopwatch;
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Writers of the row with many.
 const WRITERS: usize = 64;
+
+/// Syncs that the writer has on their way which does not wait for each: as many as the HDFS gateway has of a stream.
+const AHEAD: usize = 8;
 
 /// `append_4k`: 64 files, each appended to by a writer of its own in pieces of 4 KiB, each synced before the next.
 pub async fn many(ground: &mut Ground) -> Result<Row> {
@@ -53,6 +58,53 @@ pub async fn one(ground: &mut Ground) -> Result<Row> {
     }
     row.latency = Latency::of(latencies);
     Ok(row)
+}
+
+/// `append_4k_8`: one writer that has eight syncs on their way, as a log may, beside one that waits for each.
+pub async fn ahead(ground: &mut Ground) -> Result<Row> {
+    let mut row = Row::new("append_4k_8", "appends/s");
+    row.bar = Bar::RatioAtLeast(4.0);
+    row.raw_is = "the same writer, waiting for each sync".to_string();
+    row.raw_tool = "internal";
+    for round in 0..ground.rounds {
+        ground.settle().await?;
+        let (alone, _) = appended(ground, 1, &format!("/bench-alone-{round}")).await?;
+        row.raw.push(alone.len() as f64 / ground.time.as_secs_f64());
+        ground.settle().await?;
+        let (client, payload, path) = (ground.connect().await?, Payload::new(3), format!("/bench-ahead-{round}"));
+        let since = ground.since()?;
+        let count = append_ahead(&client, &path, &payload, ground.time).await?;
+        let spent = ground.spent(&since)?;
+        verify(&client, &path, count, &payload).await?;
+        client.delete(&path, false).await?;
+        row.values.push(count as f64 / spent.seconds);
+        row.moved.push(spent.wrote((count * BLOCK) as u64));
+        row.note = format!("{AHEAD} syncs of one file on their way; {}", spent.processors());
+    }
+    Ok(row)
+}
+
+/// How many blocks were appended and synced.
+async fn append_ahead(client: &Client, path: &str, payload: &Payload, time: Duration) -> Result<usize> {
+    let mut file = client.create(path, CreateOptions::default()).await?;
+    let (mut count, mut waiting) = (0, VecDeque::new());
+    let whole = Stopwatch::start();
+    while whole.elapsed() < time {
+        if waiting.len() == AHEAD
+            && let Some(first) = waiting.pop_front()
+        {
+            first.await?;
+        }
+        let bytes = payload.chunk(count as u64, BLOCK);
+        let sums = BlockSums::of(&bytes);
+        waiting.push_back(file.sync_now(bytes, sums).await?);
+        count += 1;
+    }
+    for sync in waiting {
+        sync.await?;
+    }
+    file.close().await?;
+    Ok(count)
 }
 
 /// Nanoseconds of every append that `writers` writers did during the ground's time, under a directory that is made for it
