@@ -7,7 +7,7 @@ use crate::caller::Caller;
 use crate::cluster::{datanode_of, this_datanode};
 use crate::gateway::{Gateway, POOL};
 use crate::hdfs_attributes::HdfsAttributes;
-use crate::message::hdfs::{DatanodeInfo, ExtendedBlock, LocatedBlock, LocatedBlocks, STORAGE_DISK, Token};
+use crate::message::hdfs::{ExtendedBlock, LocatedBlock, LocatedBlocks, STORAGE_DISK, Token};
 use crate::message::located::{
     GetBlockLocations, GetBlockLocationsAnswer, GetReplicaVisibleLength, GetReplicaVisibleLengthAnswer,
 };
@@ -17,6 +17,7 @@ use base::error::ErrorKind;
 use base::id::NodeId;
 use base::limit::{HDFS_ENTRIES_AT_ONCE, HDFS_LOCATED_BLOCKS_MAX};
 use base::permission::READ;
+use bytes::Bytes;
 use client::{Attributes, Extent, Host, Hosts, Listed};
 use prost::Message;
 use std::collections::BTreeMap;
@@ -36,13 +37,13 @@ struct File<'a> {
 pub async fn located(
     gateway: &Gateway,
     caller: &Caller,
-    listed: Listed<'_>,
-    note: &HdfsAttributes,
+    servers: &mut Servers,
+    (listed, note): (Listed<'_>, &HdfsAttributes),
 ) -> Result<LocatedBlocks, Refusal> {
     let Listed { attributes, extents } = listed;
     let length = caller.share.aside(visible_length(gateway, attributes)).await?;
     let file = File { attributes, note, extents: listed.is_located().then_some(extents) };
-    blocks_of(gateway, caller, file, (length, 0..length)).await
+    blocks_of(gateway, caller, servers, (file, length, 0..length)).await
 }
 
 /// A block of `length` bytes with this stamp, at this gateway.
@@ -53,10 +54,11 @@ pub fn block_at(gateway: &Gateway, Block { id, base }: Block, generation_stamp: 
 
 /// A block at this gateway, as its writer names it.
 pub fn as_asked(gateway: &Gateway, block: ExtendedBlock) -> LocatedBlock {
-    at(this_datanode(gateway), block)
+    at(this_datanode(gateway).encode_to_vec().into(), block)
 }
 
-fn at(datanode: DatanodeInfo, block: ExtendedBlock) -> LocatedBlock {
+/// A block at this server, an encoded `DatanodeInfo`.
+fn at(datanode: Bytes, block: ExtendedBlock) -> LocatedBlock {
     LocatedBlock {
         block,
         offset: 0,
@@ -90,7 +92,8 @@ pub async fn get_block_locations(
     let visible = visible_length(gateway, &attributes).await?;
     let range = offset..offset.saturating_add(length);
     let file = File { attributes: &attributes, note: &note, extents: None };
-    let located = blocks_of(gateway, caller, file, (visible, range)).await?;
+    let mut servers = Servers::of(gateway, PlacesFor::Reading).await?;
+    let located = blocks_of(gateway, caller, &mut servers, (file, visible, range)).await?;
     Ok(encoded(located).await)
 }
 
@@ -150,8 +153,8 @@ pub async fn visible_length(gateway: &Gateway, attributes: &Attributes) -> Resul
 async fn blocks_of(
     gateway: &Gateway,
     caller: &Caller,
-    file: File<'_>,
-    (length, range): (u64, Range<u64>),
+    servers: &mut Servers,
+    (file, length, range): (File<'_>, u64, Range<u64>),
 ) -> Result<LocatedBlocks, Refusal> {
     let File { attributes, note, .. } = file;
     let under_construction = attributes.open;
@@ -167,7 +170,7 @@ async fn blocks_of(
         return Err(Refusal::unsupported(text));
     }
     let last_place = place_of(length - 1, size).ok_or_else(too_long)?;
-    let (here, generation_stamp) = (this_datanode(gateway), first_stamp(attributes.generation));
+    let (here, generation_stamp) = (servers.here.clone(), first_stamp(attributes.generation));
     let block = |place: u64| {
         let base = start_of(place, size).unwrap_or(length);
         let behind = start_of(place.saturating_add(1), size).unwrap_or(length).min(length);
@@ -197,11 +200,10 @@ async fn blocks_of(
         }
     }
     let mut last = vec![block(last_place)];
-    let mut others = Others::of(gateway).await?;
-    others.add_to(gateway, file, size, &mut blocks).await?;
+    servers.add_to(gateway, file, size, &mut blocks).await?;
     match blocks.last() {
         Some(same) if same.offset == last[0].offset => last[0].clone_from(same),
-        _ => others.add_to(gateway, file, size, &mut last).await?,
+        _ => servers.add_to(gateway, file, size, &mut last).await?,
     }
     Ok(LocatedBlocks {
         file_length: length,
@@ -213,21 +215,44 @@ async fn blocks_of(
     })
 }
 
-/// The servers of blocks besides this gateway.
-struct Others {
-    hosts: Hosts,
-    /// Those that were looked up.
-    known: BTreeMap<NodeId, Option<DatanodeInfo>>,
+/// What a client does with the servers of blocks that it is told.
+#[derive(Clone, Copy, Eq, PartialEq)]
+pub enum PlacesFor {
+    /// It may read there: this gateway, which it reaches, is among them.
+    Reading,
+    /// It plans where to work, and asks again before it reads: this gateway's node is named if it holds bytes, or if nobody who does can be named.
+    Planning,
 }
 
-impl Others {
-    async fn of(gateway: &Gateway) -> Result<Others, Refusal> {
-        Ok(Others { hosts: gateway.client.hosts().await?, known: BTreeMap::new() })
+/// The servers of blocks as one answer names them, each an encoded `DatanodeInfo`: it is made once for all blocks that it serves.
+pub struct Servers {
+    places: PlacesFor,
+    /// This gateway.
+    here: Bytes,
+    /// Who else may have bytes. None: nobody, as in a store of one node.
+    others: Option<Hosts>,
+    /// Those of them that were looked up.
+    known: BTreeMap<NodeId, Option<Bytes>>,
+}
+
+impl Servers {
+    /// As they are now.
+    pub async fn of(gateway: &Gateway, places: PlacesFor) -> Result<Servers, Refusal> {
+        let (hosts, here) = (gateway.client.hosts().await?, gateway.client.here());
+        let serves = |host: &Host| !host.silent && !host.hdfs.is_empty() && Some(host.node) != here;
+        let known = here.and_then(|node| datanode_of(gateway, hosts.get(node)?));
+        let here = known.unwrap_or_else(|| this_datanode(gateway)).encode_to_vec().into();
+        let others = hosts.all().any(serves);
+        Ok(Servers { places, here, others: others.then_some(hosts), known: BTreeMap::new() })
     }
 
-    fn get(&mut self, gateway: &Gateway, node: NodeId) -> Option<DatanodeInfo> {
-        let look = || self.hosts.get(node).filter(|host| !host.silent).and_then(|host| datanode_of(gateway, host));
-        self.known.entry(node).or_insert_with(look).clone()
+    fn get(&mut self, gateway: &Gateway, node: NodeId) -> Option<Bytes> {
+        let Servers { others, known, .. } = self;
+        let look = || {
+            let host = others.as_ref()?.get(node).filter(|host| !host.silent)?;
+            datanode_of(gateway, host).map(|datanode| datanode.encode_to_vec().into())
+        };
+        known.entry(node).or_insert_with(look).clone()
     }
 
     /// Names the nodes that hold bytes of these neighbouring blocks in front of this gateway.
@@ -239,9 +264,7 @@ impl Others {
         blocks: &mut [LocatedBlock],
     ) -> Result<(), Refusal> {
         let (Some(first), Some(last)) = (blocks.first(), blocks.last()) else { return Ok(()) };
-        // In a store of one node nobody else has any.
-        let serves = |host: &Host| !host.silent && !host.hdfs.is_empty() && Some(host.node) != gateway.client.here();
-        if !self.hosts.all().any(serves) {
+        if self.others.is_none() {
             return Ok(());
         }
         let range = first.offset..last.offset.saturating_add(last.block.length.unwrap_or(0));
@@ -256,8 +279,10 @@ impl Others {
             // This gateway is there once, where its own bytes put it.
             let place = holders.iter().position(|holder| Some(*holder) == here);
             let (before, behind) = holders.split_at(place.unwrap_or(holders.len()));
-            let mut locations: Vec<DatanodeInfo> = before.iter().filter_map(|node| self.get(gateway, *node)).collect();
-            locations.append(&mut block.locations);
+            let mut locations: Vec<Bytes> = before.iter().filter_map(|node| self.get(gateway, *node)).collect();
+            if place.is_some() || self.places == PlacesFor::Reading || locations.is_empty() {
+                locations.append(&mut block.locations);
+            }
             locations.extend(behind.iter().skip(1).filter_map(|node| self.get(gateway, *node)));
             let count = locations.len();
             block.locations = locations;
@@ -271,16 +296,17 @@ impl Others {
 #[cfg(test)]
 mod tests {
     use super::{LocatedBlocks, at, encoded};
-    use crate::message::hdfs::{DatanodeInfo, ExtendedBlock};
+    use crate::message::hdfs::ExtendedBlock;
     use crate::message::located::GetBlockLocationsAnswer;
     use base::limit::HDFS_ENTRIES_AT_ONCE;
+    use bytes::Bytes;
     use prost::Message;
 
     /// An answer that is made in turns says what one says that is made at once.
     #[tokio::test]
     async fn in_turns() {
         for count in [0, 1, HDFS_ENTRIES_AT_ONCE, 3 * HDFS_ENTRIES_AT_ONCE + 1] {
-            let block = |id| at(DatanodeInfo::default(), ExtendedBlock { id, ..ExtendedBlock::default() });
+            let block = |id| at(Bytes::new(), ExtendedBlock { id, ..ExtendedBlock::default() });
             let blocks = (0..count as u64).map(block).collect();
             let located =
                 LocatedBlocks { file_length: 7, blocks, last_block: Some(block(9)), ..LocatedBlocks::default() };

@@ -17,7 +17,9 @@ use crate::message::files::{
 use crate::message::hdfs::{ExtendedBlock, LocatedBlock, STORAGE_DISK};
 use crate::refusal::{FILE_NOT_FOUND, LEASE_EXPIRED, Refusal};
 use base::error::{Error, ErrorKind};
+use bytes::Bytes;
 use client::Attributes;
+use prost::Message;
 use std::sync::Arc;
 
 /// The next block of a file.
@@ -373,6 +375,7 @@ pub async fn additional_datanode(
         locations.push(here);
         storage_ids.extend(block.storage_ids.first().cloned());
     }
+    let locations: Vec<Bytes> = locations.iter().map(|location| location.encode_to_vec().into()).collect();
     let count = locations.len();
     let (cached, storage_types) = (vec![false; count], vec![STORAGE_DISK; count]);
     Ok(BlockAnswer { block: LocatedBlock { locations, storage_ids, cached, storage_types, ..block } })

@@ -1,6 +1,15 @@
 //! Messages that many calls share: blocks, servers, statuses of files (hdfs.proto, Security.proto).
 
+use prost::{DecodeError, Message};
+
 include!(concat!(env!("OUT_DIR"), "/hdfs.rs"));
+
+impl LocatedBlock {
+    /// Who serves it, as a client reads it.
+    pub fn servers(&self) -> Result<Vec<DatanodeInfo>, DecodeError> {
+        self.locations.iter().map(|location| DatanodeInfo::decode(location.clone())).collect()
+    }
+}
 
 impl LocatedBlocks {
     /// The tag of `blocks`, for whoever encodes many of them one by one.

@@ -1,7 +1,7 @@
 //! Looking: statuses, listings, and what is said of one file.
 
 use crate::caller::Caller;
-use crate::files::located;
+use crate::files::located::{self, PlacesFor, Servers};
 use crate::gateway::Gateway;
 use crate::hdfs_attributes::HdfsAttributes;
 use crate::message::hdfs::FileStatus;
@@ -36,7 +36,9 @@ pub(crate) async fn info(
     match resolved.last() {
         None => Ok(None),
         Some(attributes) => {
-            status(gateway, caller, ("", unlisted(attributes)), policy_above(&resolved), located).await.map(Some)
+            let mut servers = servers(gateway, located && !attributes.directory, PlacesFor::Reading).await?;
+            let policy = policy_above(&resolved);
+            status(gateway, caller, ("", unlisted(attributes)), policy, servers.as_mut()).await.map(Some)
         }
     }
 }
@@ -50,7 +52,8 @@ pub(crate) async fn listing(
     let resolved = ResolvedPath::look(gateway, caller, &ask.path, Purpose::Read, Wanted::default()).await?;
     let Some(last) = resolved.last() else { return Ok(None) };
     if !last.directory {
-        let entry = status(gateway, caller, ("", unlisted(last)), policy_above(&resolved), ask.located).await?;
+        let mut servers = servers(gateway, ask.located, PlacesFor::Planning).await?;
+        let entry = status(gateway, caller, ("", unlisted(last)), policy_above(&resolved), servers.as_mut()).await?;
         return Ok(Some(Listing { entries: vec![entry], remaining: 0 }));
     }
     let after = after_name(gateway, caller, ask.after).await?;
@@ -68,12 +71,15 @@ pub(crate) async fn listing(
     };
     let own = HdfsAttributes::read(&last.note).storage_policy;
     let policy = if own == 0 { policy_above(&resolved) } else { own };
+    // After the page: who came since is in it.
+    let wanted = ask.located && page.entries.iter().any(|entry| !entry.attributes.directory);
+    let mut servers = servers(gateway, wanted, PlacesFor::Planning).await?;
     let mut entries = Vec::with_capacity(page.entries.len());
     let (mut blocks, mut bytes, mut more) = (0, 0, page.more);
     let count = page.entries.len();
     for entry in page.entries {
         let listed = Listed { attributes: &entry.attributes, extents: &entry.extents };
-        let status = status(gateway, caller, (&entry.name, listed), policy, ask.located).await?;
+        let status = status(gateway, caller, (&entry.name, listed), policy, servers.as_mut()).await?;
         bytes += status.encoded_len();
         blocks += status.locations.as_ref().map_or(0, |locations| locations.blocks.len());
         entries.push(status);
@@ -208,12 +214,17 @@ fn unlisted(attributes: &Attributes) -> Listed<'_> {
     Listed { attributes, extents: &[] }
 }
 
+/// Who serves blocks, if that is wanted. With directories alone it is not: whoever was not told yet asks for it.
+async fn servers(gateway: &Gateway, wanted: bool, places: PlacesFor) -> Result<Option<Servers>, Refusal> {
+    Ok(if wanted { Some(Servers::of(gateway, places).await?) } else { None })
+}
+
 async fn status(
     gateway: &Gateway,
     caller: &Caller,
     (name, listed): (&str, Listed<'_>),
     policy_above: u32,
-    located: bool,
+    servers: Option<&mut Servers>,
 ) -> Result<FileStatus, Refusal> {
     let attributes = listed.attributes;
     let note =
@@ -222,8 +233,8 @@ async fn status(
     if note.storage_policy == 0 {
         status.storage_policy = Some(policy_above);
     }
-    if located && !attributes.directory {
-        status.locations = Some(located::located(gateway, caller, listed, &note).await?);
+    if let Some(servers) = servers.filter(|_| !attributes.directory) {
+        status.locations = Some(located::located(gateway, caller, servers, (listed, &note)).await?);
     }
     Ok(status)
 }

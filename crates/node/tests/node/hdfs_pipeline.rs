@@ -71,7 +71,7 @@ async fn hdfs_three_copies_are_wanted() {
     let other = GetAdditionalDatanode {
         path: file.path.clone(),
         block: block.clone(),
-        existing: first.locations.clone(),
+        existing: first.servers().expect("readable"),
         holder: file.holder.clone(),
         existing_storages: first.storage_ids.clone(),
         inode: Some(file.inode),

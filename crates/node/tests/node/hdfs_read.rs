@@ -281,8 +281,9 @@ async fn hdfs_locations() {
     assert_eq!((located.under_construction, located.last_block_complete), (false, true));
     assert_eq!((only.block.id, only.block.generation_stamp, only.offset), (block.id, block.generation_stamp, 0));
     assert_eq!((only.locations.len(), only.storage_ids.len(), only.storage_types.len()), (1, 1, 1));
-    let at = format!("{}:{}", only.locations[0].id.ip, only.locations[0].id.transfer_port);
-    assert_eq!((at.as_str(), only.locations[0].location.as_deref()), (hdfs(&fixture), Some("/default-rack")));
+    let server = &only.servers().expect("readable")[0];
+    let at = format!("{}:{}", server.id.ip, server.id.transfer_port);
+    assert_eq!((at.as_str(), server.location.as_deref()), (hdfs(&fixture), Some("/default-rack")));
     let beyond = locations(&fixture, "/a", 5000, 10).await.expect("located");
     assert_eq!((beyond.blocks.len(), beyond.last_block.is_some(), beyond.file_length), (0, true, 5000));
     let empty = locations(&fixture, "/empty", 0, 10).await.expect("located");

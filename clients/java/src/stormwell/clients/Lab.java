@@ -29,12 +29,18 @@ public final class Lab {
             for (int turn = 0; turn < servers.size(); turn++) {
                 // Who begins alternates too.
                 Measured server = servers.get((turn + round) % servers.size());
+                if (size > 0 && calls > 0) {
+                    // Servers still take apart what was removed before, on the same processors.
+                    for (Measured other : servers) {
+                        other.settle();
+                    }
+                    Logs.round(server);
+                }
                 if (size > 0) {
                     Streams.round(server, size);
                 }
                 if (size > 0 && calls > 0) {
                     Names.round(server, calls);
-                    Logs.round(server);
                 }
                 if (calls > 0) {
                     SmallFiles.round(server, calls);

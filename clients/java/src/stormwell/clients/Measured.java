@@ -43,6 +43,19 @@ final class Measured {
         return ticks / TICKS;
     }
 
+    /** Waits until its processes do next to nothing, a minute at the most. */
+    void settle() throws IOException, InterruptedException {
+        double before = processor();
+        for (int tries = 0; tries < 120; tries++) {
+            Thread.sleep(500);
+            double now = processor();
+            if (now - before <= 0.02) {
+                return;
+            }
+            before = now;
+        }
+    }
+
     /** Memory that its processes hold, in MB. */
     double memory() throws IOException {
         long pages = 0;

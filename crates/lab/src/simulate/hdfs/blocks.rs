@@ -91,7 +91,8 @@ async fn message(stream: &mut Box<dyn Stream>) -> Result<Vec<u8>> {
 
 /// Where the best server of a block is.
 pub fn address_of(block: &LocatedBlock, which: usize) -> Result<String> {
-    let location = block.locations.get(which).ok_or_else(|| strange("a block without a place"))?;
+    let servers = block.servers().map_err(|error| strange(format!("a server of a block: {error}")))?;
+    let location = servers.get(which).ok_or_else(|| strange("a block without a place"))?;
     Ok(format!("{}:{}", location.id.ip, location.id.transfer_port))
 }
 
