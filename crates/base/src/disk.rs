@@ -22,14 +22,23 @@ pub enum FileKind {
     Checkpoint,
     /// A segment of the metadata store's log.
     Log,
+    /// A keeper's vote, of which there are two copies: what it promised in the elections of who leads.
+    Vote,
     /// What the device log's journal has a moment later (`Early`).
     Early,
 }
 
 impl FileKind {
     /// Every kind, for those that read a directory.
-    pub const ALL: [FileKind; 6] =
-        [FileKind::Identity, FileKind::Data, FileKind::Journal, FileKind::Checkpoint, FileKind::Log, FileKind::Early];
+    pub const ALL: [FileKind; 7] = [
+        FileKind::Identity,
+        FileKind::Data,
+        FileKind::Journal,
+        FileKind::Checkpoint,
+        FileKind::Log,
+        FileKind::Vote,
+        FileKind::Early,
+    ];
 
     /// The word in the file's name.
     pub fn name(self) -> &'static str {
@@ -39,6 +48,7 @@ impl FileKind {
             FileKind::Journal => "journal",
             FileKind::Checkpoint => "checkpoint",
             FileKind::Log => "log",
+            FileKind::Vote => "vote",
             FileKind::Early => "early",
         }
     }

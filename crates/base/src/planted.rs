@@ -119,11 +119,15 @@ pub enum Planted {
     PromiseForgotten,
     /// What a keeper computed as leader is proposed by the next leader.
     ForwardedProposalTaken,
+    /// A leader counts what a keeper acknowledged before it started again.
+    StartNotHeard,
+    /// A keeper takes for committed what its leader means by what it acknowledged before it started again.
+    CommittedBeforeStart,
 }
 
 impl Planted {
     /// Every one of them.
-    pub const ALL: [Planted; 57] = [
+    pub const ALL: [Planted; 59] = [
         Planted::AnsweredBeforeSync,
         Planted::AnsweredBeforeWrite,
         Planted::EarlyRecordsForgotten,
@@ -181,6 +185,8 @@ impl Planted {
         Planted::VotesRightAfterStart,
         Planted::PromiseForgotten,
         Planted::ForwardedProposalTaken,
+        Planted::StartNotHeard,
+        Planted::CommittedBeforeStart,
     ];
 
     /// Whether only several nodes together can have it.
@@ -210,7 +216,9 @@ impl Planted {
             | Planted::LeaseNotAsked
             | Planted::LeaseKeptInTransfer
             | Planted::VotesRightAfterStart
-            | Planted::ForwardedProposalTaken => Some("quorum histories::planted_faults_are_seen"),
+            | Planted::ForwardedProposalTaken
+            | Planted::StartNotHeard
+            | Planted::CommittedBeforeStart => Some("quorum histories::planted_faults_are_seen"),
             Planted::PromiseForgotten => Some("quorum named::a_refusal_ends_no_promise"),
             _ => None,
         }
@@ -282,6 +290,8 @@ impl Planted {
             Planted::VotesRightAfterStart => "a keeper that starts votes against its own promise",
             Planted::PromiseForgotten => "a keeper forgets its promise with the leader's name",
             Planted::ForwardedProposalTaken => "a deposed leader's changes are made by the next one",
+            Planted::StartNotHeard => "a leader counts what a keeper acknowledged before it started again",
+            Planted::CommittedBeforeStart => "a keeper that started takes for committed what it may have lost",
         }
     }
 }

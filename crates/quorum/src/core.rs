@@ -1,6 +1,6 @@
 //! One keeper: the library's state machine, and around it what it leaves open. See `lease` for what a promise is.
 
-use crate::kept::{Entry, FIRST, Kept, Vote};
+use crate::kept::{Entry, Kept, Vote};
 use crate::lease::{Lease, PROMISE};
 use crate::message::{KeeperId, Message};
 use base::env::Random;
@@ -10,7 +10,7 @@ use base::unit::Time;
 use bytes::Bytes;
 use raft::eraftpb::{Message as Inner, MessageType};
 use raft::{Config, RawNode, StateRole};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -41,6 +41,8 @@ const WRITE_MAX: Duration = Duration::from_secs(1);
 pub struct Start {
     /// Which one it is.
     pub own: KeeperId,
+    /// Which start of it this is, from 1 on: higher than that of any before.
+    pub life: u64,
     /// What was on its disk, and who votes.
     pub kept: Kept,
     /// Its chance: when it campaigns.
@@ -109,6 +111,9 @@ struct Writing {
 pub struct Core {
     node: RawNode<Kept>,
     own: KeeperId,
+    life: u64,
+    /// Which start of each other keeper was heard of last.
+    lives: BTreeMap<KeeperId, u64>,
     random: Arc<dyn Random>,
     planted: Option<Planted>,
     started: Time,
@@ -135,13 +140,17 @@ pub struct Core {
 impl Core {
     /// A keeper that goes on from what it has. The only voter leads at once, after its vote is durable.
     pub fn start(start: Start) -> Result<Core> {
-        let Start { own, kept, random, now, planted } = start;
+        let Start { own, life, kept, random, now, planted } = start;
+        if life == 0 {
+            return Err(Error::new(ErrorKind::Invalid, "a keeper's starts are counted from 1"));
+        }
         let alone = kept.is_of(own);
+        let base = kept.base();
         let config = Config {
             id: own.0,
             election_tick: ELECTION_TICKS,
             heartbeat_tick: HEARTBEAT_TICKS,
-            applied: FIRST.0,
+            applied: base,
             max_size_per_msg: MESSAGE_MAX,
             max_inflight_msgs: MESSAGES_AWAY,
             check_quorum: true,
@@ -155,6 +164,8 @@ impl Core {
         let mut core = Core {
             node,
             own,
+            life,
+            lives: BTreeMap::new(),
             random,
             planted,
             started: now,
@@ -183,11 +194,16 @@ impl Core {
     /// A message came. What may not come in, is not from a keeper, or must not be answered now is left out. `now` is read after the message was
     /// taken from its link: a promise that is counted from before ends too early.
     pub fn receive(&mut self, now: Time, message: Message) {
-        let known = self.node.raft.prs().get(message.0.from).is_some();
+        let known = message.inner.from != self.own.0 && self.node.raft.prs().get(message.inner.from).is_some();
         let forwarded = self.is_planted(Planted::ForwardedProposalTaken);
-        if !known || message.0.to != self.own.0 || !message.may_come_in() && !forwarded {
+        if !known || message.inner.to != self.own.0 || !message.may_come_in() && !forwarded {
             return;
         }
+        if !self.is_of_its_last_life(&message) {
+            return;
+        }
+        let life = if self.is_planted(Planted::CommittedBeforeStart) { message.to_life } else { self.life };
+        let Some(message) = message.for_life(life) else { return };
         // The library has a shield of its own, which counts ticks since it heard of a leader. It forgets the leader at any message of a
         // higher term, such as a refusal to a candidate that gave up long ago; the promise does not go with it.
         if message.asks_for_vote() && now < self.promised_until {
@@ -196,14 +212,29 @@ impl Core {
         if message.asks_to_take_over() && now.since(self.started) < SILENT_AT_START {
             return;
         }
-        let (leader, of_leader) = (message.0.from, message.is_of_a_leader());
+        let (leader, of_leader) = (message.inner.from, message.is_of_a_leader());
         // What does not fit is for the library to refuse; it changes nothing then.
-        let _refused = self.node.step(message.0);
+        let _refused = self.node.step(message.inner);
         let follows = self.node.raft.state == StateRole::Follower && self.node.raft.leader_id == leader;
         if of_leader && follows && !self.is_planted(Planted::PromiseForgotten) {
             self.promised_until = self.promised_until.max(now.after(PROMISE));
         }
         self.take_ready(now);
+    }
+
+    /// Entries up to this one are needed no more: they are kept elsewhere, durably, and every keeper that is to get them from the log has them. What
+    /// was not told as committed stays; so does, while it leads, what is not known to be with everybody, for it would be sent next.
+    pub fn free(&mut self, to: u64) {
+        let raft = &self.node.raft;
+        let leads = raft.state == StateRole::Leader;
+        let everybody = raft.prs().iter().map(|(_, progress)| progress.matched).min().filter(|_| leads);
+        let to = to.min(raft.raft_log.applied).min(everybody.unwrap_or(to));
+        self.node.mut_store().free(to);
+    }
+
+    /// The entry before which none is kept here: `free` has come so far.
+    pub fn front(&self) -> u64 {
+        self.node.store().base()
     }
 
     /// Time has gone on. Call it when `next_tick` is due.
@@ -324,6 +355,26 @@ impl Core {
         self.planted == Some(fault)
     }
 
+    /// Whether it is not from before the last start of its sender that was heard of. A keeper that started may have lost the end of what it acknowledged
+    /// before, if that rotted and nothing says that it was durable, or have an older version in its place. So nothing of what it
+    /// acknowledged counts any more, and it is asked again what it has: the library would send it only what follows, for ever.
+    fn is_of_its_last_life(&mut self, message: &Message) -> bool {
+        let (from, life, next) = (message.from(), message.life, self.node.raft.raft_log.last_index() + 1);
+        let last = self.lives.insert(from, life).unwrap_or(life);
+        if life < last {
+            self.lives.insert(from, last);
+            return false;
+        }
+        if life > last
+            && !self.is_planted(Planted::StartNotHeard)
+            && let Some(progress) = self.node.raft.mut_prs().get_mut(from.0)
+        {
+            progress.become_probe();
+            (progress.matched, progress.next_idx) = (0, next);
+        }
+        true
+    }
+
     fn leads_in(&self, term: u64) -> bool {
         self.node.raft.state == StateRole::Leader && self.node.raft.term == term
     }
@@ -421,9 +472,11 @@ impl Core {
     }
 
     fn send(&mut self, messages: Vec<Inner>) {
-        let sent =
-            messages.into_iter().map(|message| Output::Send { to: KeeperId(message.to), message: Message(message) });
-        self.outputs.extend(sent);
+        for inner in messages {
+            let to = KeeperId(inner.to);
+            let to_life = self.lives.get(&to).copied().unwrap_or(0);
+            self.outputs.push(Output::Send { to, message: Message { inner, life: self.life, to_life } });
+        }
     }
 
     fn commit(&mut self, entries: Vec<raft::eraftpb::Entry>) {

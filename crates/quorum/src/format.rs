@@ -5,7 +5,11 @@ use crate::kept::Vote;
 use crate::message::KeeperId;
 use crate::replay::{Header, Promised, Stamp, Voted};
 use base::checksum::crc32c;
+use base::disk::{FileKind, FileName};
 use base::id::ClusterId;
+
+/// The files with the two blocks of the vote, each of one block.
+pub(crate) const VOTE_FILES: [FileName; 2] = [FileName::new(FileKind::Vote, 0), FileName::new(FileKind::Vote, 1)];
 
 /// What a vote block begins with.
 const VOTE_MAGIC: [u8; 8] = *b"SWVOTE-1";
@@ -17,13 +21,14 @@ const VOTE_MAGIC: [u8; 8] = *b"SWVOTE-1";
 /// | 0 to 8 | `SWVOTE-1` |
 /// | 8 to 24 | the cluster |
 /// | 24 to 32 | the keeper |
-/// | 32 to 40 | the number of this vote, one more than that of the last one |
-/// | 40 to 48 | the term |
-/// | 48 to 56 | for whom, or 0 |
-/// | 56 to 64 | the order of what it had written to the log last (`Header::order`) |
-/// | 64 to 92 | what was promised of its log then, as in a header |
-/// | 92 to 96 | CRC-32C of all before |
-pub(crate) const VOTE_BYTES: usize = 96;
+/// | 32 to 40 | 64 bits that the keeper drew, which are in all headers of its log |
+/// | 40 to 48 | the number of this vote, one more than that of the last one |
+/// | 48 to 56 | the term |
+/// | 56 to 64 | for whom, or 0 |
+/// | 64 to 72 | the order of what it had written to the log last (`Header::order`) |
+/// | 72 to 100 | what was promised of its log then, as in a header |
+/// | 100 to 104 | CRC-32C of all before |
+pub(crate) const VOTE_BYTES: usize = 104;
 const VOTE_SUMMED: usize = VOTE_BYTES - 4;
 
 /// A vote as it is in its block.
@@ -31,6 +36,7 @@ const VOTE_SUMMED: usize = VOTE_BYTES - 4;
 pub(crate) struct VoteBlock {
     pub(crate) cluster: ClusterId,
     pub(crate) keeper: KeeperId,
+    pub(crate) salt: u64,
     pub(crate) number: u64,
     pub(crate) vote: Vote,
     pub(crate) voted: Voted,
@@ -38,11 +44,11 @@ pub(crate) struct VoteBlock {
 
 impl VoteBlock {
     pub(crate) fn bytes(self) -> Vec<u8> {
-        let VoteBlock { cluster, keeper, number, vote: Vote { term, voted_for }, voted } = self;
+        let VoteBlock { cluster, keeper, salt, number, vote: Vote { term, voted_for }, voted } = self;
         let mut bytes = VOTE_MAGIC.to_vec();
         bytes.extend(cluster.0.to_le_bytes());
         let voted_for = voted_for.map_or(0, |voter| voter.0);
-        for value in [keeper.0, number, term, voted_for, voted.order] {
+        for value in [keeper.0, salt, number, term, voted_for, voted.order] {
             bytes.extend(value.to_le_bytes());
         }
         add_promised(&mut bytes, voted.promised);
@@ -58,11 +64,12 @@ impl VoteBlock {
         }
         let cluster = ClusterId(u128::from_le_bytes(summed[8..24].try_into().ok()?));
         let mut numbers = Numbers(&summed[24..]);
-        let (keeper, number, term) = (KeeperId(numbers.long()?), numbers.long()?, numbers.long()?);
+        let (keeper, salt) = (KeeperId(numbers.long()?), numbers.long()?);
+        let (number, term) = (numbers.long()?, numbers.long()?);
         let voted_for = KeeperId(numbers.long()?);
         let voted = Voted { order: numbers.long()?, promised: numbers.promised()? };
         let vote = Vote { term, voted_for: Some(voted_for).filter(|voter| voter.0 != 0) };
-        Some(VoteBlock { cluster, keeper, number, vote, voted })
+        Some(VoteBlock { cluster, keeper, salt, number, vote, voted })
     }
 }
 
@@ -73,7 +80,7 @@ impl VoteBlock {
 /// |---|---|
 /// | 0 to 8 | `SWGROUP2` |
 /// | 8 to 12 | 1: an entry; 2: a mark |
-/// | 12 to 20 | the incarnation: which use of its segment it belongs to |
+/// | 12 to 20 | the salt, which is in the keeper's votes |
 /// | 20 to 28 | the order: higher than that of what was written before, wherever that is |
 /// | 28 to 48 | the entry's stamp; in a mark the newest one's |
 /// | 48 to 60 | term and CRC-32C of the entry before it |
@@ -130,10 +137,10 @@ fn add_promised(bytes: &mut Vec<u8>, promised: Promised) {
 impl Header {
     /// Its bytes.
     pub fn bytes(&self) -> Vec<u8> {
-        let Header { is_mark, incarnation, order, stamp, before, committed, promised, length } = *self;
+        let Header { is_mark, salt, order, stamp, before, committed, promised, length } = *self;
         let mut bytes = HEADER_MAGIC.to_vec();
         bytes.extend(if is_mark { MARK } else { ENTRY }.to_le_bytes());
-        bytes.extend(incarnation.to_le_bytes());
+        bytes.extend(salt.to_le_bytes());
         bytes.extend(order.to_le_bytes());
         add_stamp(&mut bytes, stamp);
         bytes.extend(before.0.to_le_bytes());
@@ -160,7 +167,7 @@ impl Header {
         };
         let header = Header {
             is_mark,
-            incarnation: numbers.long()?,
+            salt: numbers.long()?,
             order: numbers.long()?,
             stamp: numbers.stamp()?,
             before: (numbers.long()?, numbers.short()?),
@@ -216,6 +223,7 @@ mod tests {
         VoteBlock {
             cluster: ClusterId(1 << 100),
             keeper: KeeperId(9),
+            salt: 5,
             number: 4,
             vote,
             voted: Voted { order: 6, promised: promised() },
@@ -230,7 +238,7 @@ mod tests {
         let for_nobody = VoteBlock { vote: Vote { term: 3, voted_for: None }, ..block() };
         assert_eq!(VoteBlock::read(&for_nobody.bytes()), Some(for_nobody));
         let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-        assert!(hex.starts_with("5357564f54452d3100000000000000000000000010000000090000000000000004"), "{hex}");
+        assert!(hex.starts_with("5357564f54452d3100000000000000000000000010000000090000000000000005"), "{hex}");
     }
 
     /// Damaged bytes are no vote, or the same one.
@@ -250,8 +258,8 @@ mod tests {
 
     fn header(is_mark: bool) -> Header {
         let stamp = if is_mark { promised().durable } else { Stamp { index: 9, term: 3, sum: 0x1234_5678 } };
-        let (incarnation, order, before, committed, promised, length) = (1 << 50, 44, (2, 7), 7, promised(), 0);
-        Header { is_mark, incarnation, order, stamp, before, committed, promised, length }
+        let (salt, order, before, committed, promised, length) = (1 << 50, 44, (2, 7), 7, promised(), 0);
+        Header { is_mark, salt, order, stamp, before, committed, promised, length }
     }
 
     /// A header is read as it was written; its bytes are those that older programs wrote.

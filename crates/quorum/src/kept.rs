@@ -1,13 +1,13 @@
 //! What a keeper has on its disk, as the library reads it.
 
 use crate::message::KeeperId;
+use crate::replay::Stamp;
+use base::checksum::crc32c;
 use base::error::{ErrorKind, Result};
 use bytes::Bytes;
 use raft::eraftpb::{ConfState, Entry as Inner, HardState, Snapshot};
 use raft::{Error, GetEntriesContext, RaftState, Storage, StorageError};
-
-/// The entry that every log begins behind: number 1 of term 1, which is nowhere. The library takes 0 for "no snapshot", and ends.
-pub(crate) const FIRST: (u64, u64) = (1, 1);
+use std::collections::VecDeque;
 
 /// What an entry has on the wire beside its group, in bytes, at most.
 const OVERHEAD: u64 = 32;
@@ -33,6 +33,11 @@ pub struct Entry {
 }
 
 impl Entry {
+    /// Which one it is.
+    pub fn stamp(&self) -> Stamp {
+        Stamp { index: self.index, term: self.term, sum: crc32c(&self.group) }
+    }
+
     pub(crate) fn of(inner: &Inner) -> Entry {
         Entry { term: inner.term, index: inner.index, group: inner.data.clone() }
     }
@@ -47,14 +52,16 @@ pub struct Kept {
     vote: Vote,
     committed: u64,
     voters: Vec<u64>,
-    entries: Vec<Inner>,
+    /// Index and term of the entry that those here follow.
+    base: (u64, u64),
+    entries: VecDeque<Inner>,
 }
 
 impl Kept {
-    /// What was found on the disk: entries in their order from `FIRST` on; the highest index known to be committed (0: none). `Corrupt` if one is
-    /// left out, or of a lower term than the one before: that is to be mended first.
-    pub fn new(voters: &[KeeperId], vote: Vote, committed: u64, entries: Vec<Entry>) -> Result<Kept> {
-        let (mut index, mut term) = FIRST;
+    /// What was found on the disk: entries in their order behind `base`, which is committed and kept elsewhere; the highest index known to be
+    /// committed (0: not known). `Corrupt` if one is left out, or of a lower term than the one before: that is to be mended first.
+    pub fn new(voters: &[KeeperId], vote: Vote, base: Stamp, committed: u64, entries: Vec<Entry>) -> Result<Kept> {
+        let (mut index, mut term) = (base.index, base.term);
         for entry in &entries {
             if entry.index != index + 1 || entry.term < term {
                 let text = format!(
@@ -70,8 +77,8 @@ impl Kept {
         // A term in the log was followed, whatever the vote says.
         let vote = if vote.term < term { Vote { term, voted_for: None } } else { vote };
         let entries = entries.into_iter().map(Entry::inner).collect();
-        let voters = voters.iter().map(|voter| voter.0).collect();
-        Ok(Kept { vote, committed: committed.clamp(FIRST.0, end), voters, entries })
+        let (voters, base) = (voters.iter().map(|voter| voter.0).collect(), (base.index, base.term));
+        Ok(Kept { vote, committed: committed.clamp(base.0, end), voters, base, entries })
     }
 
     /// Whether this keeper is the only one.
@@ -79,21 +86,35 @@ impl Kept {
         self.voters == [own.0]
     }
 
+    /// Lets go of the entries up to this one, which are kept elsewhere.
+    pub(crate) fn free(&mut self, to: u64) {
+        while let Some(first) = self.entries.pop_front_if(|first| first.index <= to) {
+            self.base = (first.index, first.term);
+        }
+    }
+
+    /// The last entry before which none is here.
+    pub(crate) fn base(&self) -> u64 {
+        self.base.0
+    }
+
     /// Takes entries that are to be written, in place of those from the first one's index on.
     pub(crate) fn append(&mut self, entries: &[Inner]) {
         let Some(first) = entries.first() else { return };
+        assert!(first.index > self.base.0, "what is kept elsewhere is committed, and never written anew");
         let at = self.place(first.index);
         assert!(at <= self.entries.len(), "entries follow one another");
         self.entries.truncate(at);
-        self.entries.extend_from_slice(entries);
+        self.entries.extend(entries.iter().cloned());
     }
 
+    /// Where an entry behind the base is.
     fn place(&self, index: u64) -> usize {
-        (index - FIRST.0 - 1) as usize
+        (index - self.base.0 - 1) as usize
     }
 
-    fn end(&self) -> u64 {
-        FIRST.0 + self.entries.len() as u64
+    pub(crate) fn end(&self) -> u64 {
+        self.base.0 + self.entries.len() as u64
     }
 }
 
@@ -101,7 +122,8 @@ impl Storage for Kept {
     fn initial_state(&self) -> raft::Result<RaftState> {
         let Vote { term, voted_for } = self.vote;
         let vote = voted_for.map_or(raft::INVALID_ID, |voter| voter.0);
-        let hard_state = HardState { term: term.max(FIRST.1), vote, commit: self.committed, ..HardState::default() };
+        let hard_state =
+            HardState { term: term.max(Stamp::FIRST.term), vote, commit: self.committed, ..HardState::default() };
         Ok(RaftState::new(hard_state, ConfState { voters: self.voters.clone(), ..ConfState::default() }))
     }
 
@@ -112,7 +134,7 @@ impl Storage for Kept {
         max_size: impl Into<Option<u64>>,
         _: GetEntriesContext,
     ) -> raft::Result<Vec<Inner>> {
-        if low <= FIRST.0 {
+        if low <= self.base.0 {
             return Err(Error::Store(StorageError::Compacted));
         }
         let mut left = max_size.into().unwrap_or(u64::MAX);
@@ -122,13 +144,14 @@ impl Storage for Kept {
             room
         };
         // The first comes however large it is: it would never come else.
-        Ok(self.entries[self.place(low)..self.place(high)].iter().take_while(|entry| fits(entry)).cloned().collect())
+        let wanted = self.entries.range(self.place(low)..self.place(high));
+        Ok(wanted.take_while(|entry| fits(entry)).cloned().collect())
     }
 
     fn term(&self, index: u64) -> raft::Result<u64> {
-        match index.cmp(&FIRST.0) {
+        match index.cmp(&self.base.0) {
             std::cmp::Ordering::Less => Err(Error::Store(StorageError::Compacted)),
-            std::cmp::Ordering::Equal => Ok(FIRST.1),
+            std::cmp::Ordering::Equal => Ok(self.base.1),
             std::cmp::Ordering::Greater => {
                 let entry = self.entries.get(self.place(index));
                 entry.map(|entry| entry.term).ok_or(Error::Store(StorageError::Unavailable))
@@ -137,14 +160,14 @@ impl Storage for Kept {
     }
 
     fn first_index(&self) -> raft::Result<u64> {
-        Ok(FIRST.0 + 1)
+        Ok(self.base.0 + 1)
     }
 
     fn last_index(&self) -> raft::Result<u64> {
         Ok(self.end())
     }
 
-    /// There is none: nothing is ever cut off at the log's front, so nobody lacks what is not in it.
+    /// There is none yet: whoever lacks what is not in a leader's log any more gets nothing.
     fn snapshot(&self, _: u64, _: u64) -> raft::Result<Snapshot> {
         Err(Error::Store(StorageError::SnapshotTemporarilyUnavailable))
     }
@@ -154,6 +177,7 @@ impl Storage for Kept {
 mod tests {
     use super::{Entry, Kept, Vote};
     use crate::message::KeeperId;
+    use crate::replay::Stamp;
     use base::error::ErrorKind;
     use bytes::Bytes;
 
@@ -162,7 +186,7 @@ mod tests {
     fn logs_that_do_not_follow() {
         let opened = |log: &[(u64, u64)]| {
             let entry = |(index, term): &(u64, u64)| Entry { index: *index, term: *term, group: Bytes::new() };
-            Kept::new(&[KeeperId(1)], Vote::default(), 9, log.iter().map(entry).collect())
+            Kept::new(&[KeeperId(1)], Vote::default(), Stamp::FIRST, 9, log.iter().map(entry).collect())
         };
         assert!(opened(&[]).is_ok() && opened(&[(2, 1), (3, 4)]).is_ok());
         for log in [&[(1, 1)][..], &[(3, 1)], &[(2, 1), (4, 1)], &[(2, 3), (3, 2)], &[(2, 0)]] {

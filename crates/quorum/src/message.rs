@@ -10,43 +10,49 @@ pub struct KeeperId(pub u64);
 
 /// A message of one keeper to another.
 #[derive(Clone, PartialEq)]
-pub struct Message(pub(crate) Inner);
+pub struct Message {
+    pub(crate) inner: Inner,
+    /// Which start of its sender it is of.
+    pub(crate) life: u64,
+    /// Which start of its receiver the sender had heard of; 0: none.
+    pub(crate) to_life: u64,
+}
 
 impl Message {
     /// Who sent it, as it says.
     pub fn from(&self) -> KeeperId {
-        KeeperId(self.0.from)
+        KeeperId(self.inner.from)
     }
 
     /// The term that it counts in; one ahead of the sender's in the question whether an election would be won.
     pub fn term(&self) -> u64 {
-        self.0.term
+        self.inner.term
     }
 
     /// Whom it wants elected, the sender or another one, in its term: a vote that counts.
     pub fn votes_for(&self) -> Option<KeeperId> {
-        match self.0.msg_type {
-            MessageType::MsgRequestVote => Some(KeeperId(self.0.from)),
-            MessageType::MsgRequestVoteResponse if !self.0.reject => Some(KeeperId(self.0.to)),
+        match self.inner.msg_type {
+            MessageType::MsgRequestVote => Some(KeeperId(self.inner.from)),
+            MessageType::MsgRequestVoteResponse if !self.inner.reject => Some(KeeperId(self.inner.to)),
             _ => None,
         }
     }
 
     /// The index up to which the sender says that it has the log of its leader.
     pub fn acknowledges(&self) -> Option<u64> {
-        (self.0.msg_type == MessageType::MsgAppendResponse && !self.0.reject).then_some(self.0.index)
+        (self.inner.msg_type == MessageType::MsgAppendResponse && !self.inner.reject).then_some(self.inner.index)
     }
 
     /// The entries that it carries.
     pub fn entries(&self) -> impl Iterator<Item = Entry> + '_ {
-        self.0.entries.iter().map(Entry::of)
+        self.inner.entries.iter().map(Entry::of)
     }
 
     /// Whether this kind comes from keepers at all. The library sends a follower's proposals and questions for reads on to the leader that it
     /// knows, without a term: a leader that was deposed a moment ago would so have changes made that it computed from a state that nobody
     /// shares any more, and would take the new leader's lease for its own.
     pub(crate) fn may_come_in(&self) -> bool {
-        match self.0.msg_type {
+        match self.inner.msg_type {
             MessageType::MsgAppend
             | MessageType::MsgAppendResponse
             | MessageType::MsgHeartbeat
@@ -72,25 +78,38 @@ impl Message {
 
     /// Whether it asks for a vote, or whether one would be given, otherwise than because the leader asked the sender to take over.
     pub(crate) fn asks_for_vote(&self) -> bool {
-        let asks = matches!(self.0.msg_type, MessageType::MsgRequestVote | MessageType::MsgRequestPreVote);
-        asks && self.0.context != raft::CAMPAIGN_TRANSFER
+        let asks = matches!(self.inner.msg_type, MessageType::MsgRequestVote | MessageType::MsgRequestPreVote);
+        asks && self.inner.context != raft::CAMPAIGN_TRANSFER
+    }
+
+    /// What of it is for this start of its receiver; none if nothing is. A leader counts on what the one before acknowledged, until it hears of this
+    /// one: that may have lost the last of it, or have an older version in its place. So it is told nothing as committed by heartbeats, which
+    /// do not name the entry that they mean; and entries that follow what it said before are not for it. It answers heartbeats, and is heard
+    /// of so.
+    pub(crate) fn for_life(mut self, life: u64) -> Option<Message> {
+        match self.inner.msg_type {
+            MessageType::MsgHeartbeat if self.to_life != life => self.inner.commit = 0,
+            MessageType::MsgAppend if self.to_life != life => return None,
+            _ => {}
+        }
+        Some(self)
     }
 
     /// Whether it comes from a leader who counts on its answer.
     pub(crate) fn is_of_a_leader(&self) -> bool {
-        matches!(self.0.msg_type, MessageType::MsgAppend | MessageType::MsgHeartbeat)
+        matches!(self.inner.msg_type, MessageType::MsgAppend | MessageType::MsgHeartbeat)
     }
 
     /// Whether it asks the receiver to campaign at once.
     pub(crate) fn asks_to_take_over(&self) -> bool {
-        self.0.msg_type == MessageType::MsgTimeoutNow
+        self.inner.msg_type == MessageType::MsgTimeoutNow
     }
 }
 
 impl fmt::Debug for Message {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Inner { msg_type, to, from, term, index, reject, .. } = &self.0;
-        let entries = self.0.entries.len();
+        let Inner { msg_type, to, from, term, index, reject, .. } = &self.inner;
+        let entries = self.inner.entries.len();
         write!(formatter, "{msg_type:?} {from}->{to} term {term} index {index} entries {entries} reject {reject}")
     }
 }

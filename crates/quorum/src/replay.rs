@@ -27,13 +27,18 @@ pub struct Stamp {
     pub sum: u32,
 }
 
+impl Stamp {
+    /// The entry that every log begins behind, which is nowhere. (The library takes index 0 for "no snapshot", and ends.)
+    pub const FIRST: Stamp = Stamp { index: 1, term: 1, sum: 0 };
+}
+
 /// What is on the disk before a group, and what a mark is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// It has no group: it says again which entry is the newest one, when that is durable and all that was promised.
     pub is_mark: bool,
-    /// Which use of its segment it belongs to.
-    pub incarnation: u64,
+    /// What the keeper drew for its log (`VoteBlocks::salt`): users' bytes within a group are not taken for a header without it.
+    pub salt: u64,
     /// Higher than that of what was written before, wherever that is.
     pub order: u64,
     /// The entry, or the newest one.
@@ -83,6 +88,8 @@ pub struct Replayed {
     pub entries: Vec<Entry>,
     /// The highest index that is known as committed, and is there.
     pub committed: u64,
+    /// Entries up to this index were said to be durable by something that was written after them.
+    pub said: u64,
     /// What it promised and does not have.
     pub lacks: Option<Lacks>,
     /// The order of what is written next: higher than those of groups that were on their way when the power went, whether they can be read or not.
@@ -122,7 +129,8 @@ pub fn replay(mut found: Vec<Found>, base: Stamp, voted: Voted) -> Result<Replay
     let mut log = Log { base, promised: base.index, committed: base.index, ..Log::default() };
     found.into_iter().for_each(|found| log.play(found));
     if voted != Voted::default() {
-        log.hear(voted.promised);
+        // Of a keeper that lacks the one that it names, this may be there and not be durable yet.
+        log.hear(voted.promised, voted.promised.durable.index.saturating_sub(1));
     }
     later.into_iter().for_each(|found| log.play(found));
     Ok(Replayed { next_order: order.saturating_add(1 + GROUPS_AWAY), ..log.behind() })
@@ -137,6 +145,7 @@ struct Log {
     /// Which entry is at an index, as what was written last says.
     expected: BTreeMap<u64, Stamp>,
     promised: u64,
+    said: u64,
     committed: u64,
     /// Entries of another history than the one that is kept: they were committed nowhere, and nor was what follows them.
     others: HashSet<Stamp>,
@@ -158,15 +167,19 @@ impl Log {
             }
             self.name(before);
             self.name(stamp);
-            self.entries.insert(stamp.index, found);
+            // Nor does a copy that is damaged: it was on its way when the power went.
+            let is_there = |there: &Found| there.header.stamp == stamp && there.group.is_some();
+            if found.group.is_some() || !self.entries.get(&stamp.index).is_some_and(is_there) {
+                self.entries.insert(stamp.index, found);
+            }
         }
-        self.hear(promised);
+        self.hear(promised, promised.durable.index);
     }
 
-    fn hear(&mut self, promised: Promised) {
+    fn hear(&mut self, promised: Promised, said: u64) {
         if !self.is_of_others(promised.durable) {
             self.name(promised.durable);
-            self.promised = promised.to;
+            (self.promised, self.said) = (promised.to, said);
         }
     }
 
@@ -190,7 +203,7 @@ impl Log {
         if stamp.index == self.base.index && stamp != self.base {
             self.entries.clear();
             self.expected.clear();
-            self.promised = self.base.index;
+            (self.promised, self.said) = (self.base.index, self.base.index);
             self.others.insert(stamp);
         }
         self.others.contains(&stamp)
@@ -214,7 +227,8 @@ impl Log {
             self.entries.values().rev().find(|found| is_right(found)).map_or(0, |found| found.header.stamp.index);
         let to = self.promised.max(whole);
         let lacks = (self.promised >= from).then_some(Lacks { from, to, first });
-        Replayed { entries, committed: self.committed.clamp(self.base.index, last), lacks, next_order: 0 }
+        let committed = self.committed.clamp(self.base.index, last);
+        Replayed { entries, committed, said: self.said.clamp(self.base.index, last), lacks, next_order: 0 }
     }
 }
 

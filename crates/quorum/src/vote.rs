@@ -21,9 +21,10 @@ pub struct VoteBlocks {
 }
 
 impl VoteBlocks {
-    /// Those of a keeper that has voted for nobody yet and has no log.
-    pub fn fresh(cluster: ClusterId, own: KeeperId) -> VoteBlocks {
-        let last = VoteBlock { cluster, keeper: own, number: 0, vote: Vote::default(), voted: Voted::default() };
+    /// Those of a keeper that has voted for nobody yet and has no log. `salt`: drawn at random; nobody else knows it.
+    pub fn fresh(cluster: ClusterId, own: KeeperId, salt: u64) -> VoteBlocks {
+        let (number, vote, voted) = (0, Vote::default(), Voted::default());
+        let last = VoteBlock { cluster, keeper: own, salt, number, vote, voted };
         VoteBlocks { last, bad: Some(0) }
     }
 
@@ -47,6 +48,12 @@ impl VoteBlocks {
             return Err(Error::new(ErrorKind::Invalid, text));
         }
         Ok(VoteBlocks { last, bad: read.iter().position(|found| *found != Some(last)) })
+    }
+
+    /// What is in each header of its log. A group is in part users' bytes, and after a power loss its header may be gone: without this they could be a
+    /// header to whoever looks at all blocks.
+    pub fn salt(&self) -> u64 {
+        self.last.salt
     }
 
     /// What it promised.
@@ -107,7 +114,7 @@ mod tests {
     /// Whatever was answered survives a block that rots, and one that was being written when the power went; two that rot are said.
     #[test]
     fn one_block_may_rot() {
-        let mut blocks = VoteBlocks::fresh(CLUSTER, OWN);
+        let mut blocks = VoteBlocks::fresh(CLUSTER, OWN, 1);
         let first = blocks.write(vote(3), voted(10));
         let second = blocks.write(Vote { term: 4, voted_for: None }, voted(9));
         let opened = |one: &[u8], other: &[u8]| VoteBlocks::open(CLUSTER, OWN, [one, other]);

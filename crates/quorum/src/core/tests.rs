@@ -3,6 +3,7 @@
 use super::{Core, Output, Start};
 use crate::kept::{Entry, Kept, Vote};
 use crate::message::{KeeperId, Message};
+use crate::replay::Stamp;
 use base::unit::Time;
 use raft::eraftpb::{Entry as Inner, Message as InnerMessage, MessageType};
 use sim::random::SimRandom;
@@ -15,7 +16,7 @@ fn append(from: u64, term: u64, entries: &[(u64, u64)], commit: u64) -> Message 
         |(index, term): &(u64, u64)| Inner { index: *index, term: *term, data: vec![1].into(), ..Inner::default() };
     let entries: Vec<Inner> = entries.iter().map(entry).collect();
     let (msg_type, entries) = (MessageType::MsgAppend, entries.into());
-    Message(InnerMessage {
+    let inner = InnerMessage {
         msg_type,
         from,
         to: OWN,
@@ -25,7 +26,8 @@ fn append(from: u64, term: u64, entries: &[(u64, u64)], commit: u64) -> Message 
         entries,
         commit,
         ..InnerMessage::default()
-    })
+    };
+    Message { inner, life: 1, to_life: 1 }
 }
 
 /// What is written, cut off by a later write and written anew by a third one is not durable when the first write is: the library would take it
@@ -33,9 +35,10 @@ fn append(from: u64, term: u64, entries: &[(u64, u64)], commit: u64) -> Message 
 #[test]
 fn cut_off_and_written_anew() {
     let voters: Vec<KeeperId> = (1..=5).map(KeeperId).collect();
-    let kept = Kept::new(&voters, Vote::default(), 0, Vec::new()).expect("empty");
+    let kept = Kept::new(&voters, Vote::default(), Stamp::FIRST, 0, Vec::new()).expect("empty");
     let (random, now) = (Arc::new(SimRandom::new(1)), Time::ZERO);
-    let mut core = Core::start(Start { own: KeeperId(OWN), kept, random, now, planted: None }).expect("it starts");
+    let mut core =
+        Core::start(Start { own: KeeperId(OWN), life: 1, kept, random, now, planted: None }).expect("it starts");
     core.receive(now, append(1, 2, &[(2, 2), (3, 2), (4, 2)], 1));
     core.receive(now, append(3, 3, &[(2, 3)], 1));
     core.receive(now, append(1, 4, &[(2, 2), (3, 2), (4, 2), (5, 4)], 4));

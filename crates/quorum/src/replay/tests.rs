@@ -8,7 +8,7 @@ use base::error::ErrorKind;
 use bytes::Bytes;
 use sim::fuzz::seeds;
 use sim::random::SimRandom;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 const BASE: Stamp = Stamp { index: 1, term: 1, sum: 0 };
 
@@ -21,6 +21,8 @@ struct Writer {
     written: Vec<Found>,
     /// So many of them are synced.
     synced: usize,
+    /// What was in `kept` at any time.
+    ever_durable: HashSet<Stamp>,
     order: u64,
     /// The highest index of its own that is durable.
     durable: u64,
@@ -45,6 +47,7 @@ impl Writer {
             kept: BTreeMap::new(),
             written: Vec::new(),
             synced: 0,
+            ever_durable: HashSet::new(),
             order: 0,
             durable: BASE.index,
             lacks_to: 0,
@@ -82,7 +85,7 @@ impl Writer {
         self.order += 1;
         let before = if is_mark { (0, 0) } else { (self.end().term, self.end().sum) };
         let (committed, promised, length) = (self.committed, self.promised(), group.len() as u64);
-        let header = Header { is_mark, incarnation: 1, order: self.order, stamp, before, committed, promised, length };
+        let header = Header { is_mark, salt: 1, order: self.order, stamp, before, committed, promised, length };
         assert_eq!(Header::read(&header.bytes()), Some(header));
         self.written.push(Found { header, group: Some(group) });
     }
@@ -106,6 +109,7 @@ impl Writer {
     }
 
     fn sync(&mut self) {
+        self.ever_durable.extend(self.log.iter().map(|entry| entry.0));
         self.synced = self.written.len();
         self.durable = self.end().index;
         let base = self.base().index;
@@ -191,7 +195,7 @@ impl Writer {
     /// Starts again, and says whether it lacks anything.
     fn start(&mut self) -> Result<Option<Lacks>, String> {
         let base = self.base();
-        let Replayed { entries, committed, lacks, next_order } =
+        let Replayed { entries, committed, said, lacks, next_order } =
             replay(self.written.clone(), base, self.voted).map_err(|error| error.to_string())?;
         let from = lacks.map_or(u64::MAX, |lacks| lacks.from);
         for (index, (stamp, group)) in self.kept.range(..from) {
@@ -199,6 +203,11 @@ impl Writer {
             let right = Entry { term: stamp.term, index: *index, group: group.clone() };
             if entry != Some(&right) {
                 return Err(format!("entry {index} was durable as {right:?}, and there is {entry:?}"));
+            }
+        }
+        for entry in entries.iter().filter(|entry| entry.index <= said) {
+            if !self.ever_durable.contains(&entry.stamp()) {
+                return Err(format!("{said} is said to be durable, and {} never was", entry.index));
             }
         }
         if committed > self.ever_committed {
@@ -439,8 +448,8 @@ fn fuzz_found() {
             let durable = Stamp { index: random.below(stamp.index), term: small(), sum: small() as u32 / 4 };
             let promised = Promised { durable, to: durable.index + small() / 4 };
             let before = (random.below(term + 1), small() as u32 / 4);
-            let (incarnation, order, committed, length) = (1, small() * 2 + small(), small(), 0);
-            let header = Header { is_mark, incarnation, order, stamp, before, committed, promised, length };
+            let (salt, order, committed, length) = (1, small() * 2 + small(), small(), 0);
+            let header = Header { is_mark, salt, order, stamp, before, committed, promised, length };
             Found { header, group: random.one_in(4).then(Bytes::new) }
         };
         let found = (0..random.below(12)).map(one).collect();

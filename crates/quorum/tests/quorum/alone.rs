@@ -2,15 +2,15 @@
 
 use base::unit::Time;
 use bytes::Bytes;
-use quorum::{Core, Entry, KeeperId, Kept, Output, Role, Start, Vote};
+use quorum::{Core, Entry, KeeperId, Kept, Output, Role, Stamp, Start, Vote};
 use sim::random::SimRandom;
 use std::sync::Arc;
 
 fn start(vote: Vote, entries: Vec<Entry>) -> Core {
     let own = KeeperId(1);
-    let kept = Kept::new(&[own], vote, 0, entries).expect("they follow one another");
+    let kept = Kept::new(&[own], vote, Stamp::FIRST, 0, entries).expect("they follow one another");
     let random = Arc::new(SimRandom::new(1));
-    Core::start(Start { own, kept, random, now: Time::ZERO, planted: None }).expect("it starts")
+    Core::start(Start { own, life: 1, kept, random, now: Time::ZERO, planted: None }).expect("it starts")
 }
 
 /// What it wants written, all of it, in order; and that it sends nothing.

@@ -3,7 +3,7 @@
 use base::env::Random;
 use base::planted::Planted;
 use base::unit::Time;
-use quorum::{Core, KeeperId, Kept, Message, Output, Role, Start, Vote};
+use quorum::{Core, KeeperId, Kept, Message, Output, Role, Stamp, Start, Vote};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -39,8 +39,8 @@ impl Three {
     fn new(late: [u64; 3], planted: Option<Planted>) -> Three {
         let voters: Vec<KeeperId> = (1..=3).map(KeeperId).collect();
         let cores = voters.iter().zip(late).map(|(own, late)| {
-            let kept = Kept::new(&voters, Vote::default(), 0, Vec::new()).expect("empty");
-            let start = Start { own: *own, kept, random: Arc::new(Late(late)), now: Time::ZERO, planted };
+            let kept = Kept::new(&voters, Vote::default(), Stamp::FIRST, 0, Vec::new()).expect("empty");
+            let start = Start { own: *own, life: 1, kept, random: Arc::new(Late(late)), now: Time::ZERO, planted };
             Core::start(start).expect("it starts")
         });
         Three { cores: cores.collect(), now: Time::ZERO, sent: Vec::new(), hangs: None }

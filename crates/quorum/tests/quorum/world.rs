@@ -25,9 +25,13 @@ struct Disk {
     votes: VoteBlocks,
     /// The two blocks of the vote.
     blocks: [Vec<u8>; 2],
+    /// The last entry that was let go of: it and all before are kept elsewhere.
+    base: Stamp,
     entries: Vec<Entry>,
-    /// The same, as it was written.
+    /// The same, as it was written, and perhaps some before.
     found: Vec<Found>,
+    /// Of what was written last.
+    order: u64,
     writing: Vec<(u64, Option<Vote>, Vec<Entry>)>,
     planted: Option<Planted>,
     turn: usize,
@@ -35,16 +39,44 @@ struct Disk {
 
 impl Disk {
     fn new(own: KeeperId, planted: Option<Planted>) -> Disk {
-        let mut votes = VoteBlocks::fresh(CLUSTER, own);
+        let mut votes = VoteBlocks::fresh(CLUSTER, own, 1);
         let block = votes.write(Vote::default(), Voted::default()).to_vec();
         let (entries, found, writing) = Default::default();
-        Disk { votes, blocks: [block.clone(), block], entries, found, writing, planted, turn: 0 }
+        let (base, blocks) = (Stamp::FIRST, [block.clone(), block]);
+        Disk { votes, blocks, base, entries, found, order: 0, writing, planted, turn: 0 }
     }
 
     /// The last entry before this index.
     fn before(&self, index: u64) -> Stamp {
         let last = self.entries.iter().rev().find(|entry| entry.index < index);
-        last.map_or(Stamp { index: 1, term: 1, sum: 0 }, stamp)
+        last.map_or(self.base, stamp)
+    }
+
+    fn has(&self, entry: &Entry) -> bool {
+        entry.index <= self.base.index || self.entries.contains(entry)
+    }
+
+    /// Lets go of the entries up to this one, and now and then of what was written of them.
+    fn free(&mut self, to: u64, random: &SimRandom) {
+        self.base = self.before(to + 1);
+        self.entries.retain(|entry| entry.index > to);
+        let freed = self.found.iter().take_while(|found| found.header.stamp.index <= to).count();
+        self.found.drain(..random.below(freed as u64 + 1) as usize);
+    }
+
+    /// What was written last, if nothing else says that it was durable: should it rot, it is taken for torn.
+    fn unsaid(&self) -> Option<&Entry> {
+        let (entry, (found, before)) = self.entries.last().zip(self.found.split_last())?;
+        let is_this = |found: &Found| found.header.stamp == stamp(entry);
+        let is_unsaid = found.header.order > self.votes.voted().order && !before.iter().any(is_this);
+        (is_this(found) && is_unsaid).then_some(entry)
+    }
+
+    /// What was written last rots. An older version of it, which was cut off, may so come back.
+    fn loses_last(&mut self) {
+        self.found.pop();
+        let replayed = replay(self.found.clone(), self.base, self.votes.voted());
+        self.entries = replayed.map_or(Vec::new(), |replayed| replayed.entries);
     }
 
     /// What is found at a start: now and then one block of the vote has rotted since.
@@ -61,8 +93,8 @@ impl Disk {
         if self.votes.is_torn() {
             self.writes_vote(Some(vote), 2);
         }
-        let replayed =
-            replay(self.found.clone(), self.before(0), self.votes.voted()).map_err(|error| error.to_string())?;
+        let replayed = replay(self.found.clone(), self.base, self.votes.voted()).map_err(|error| error.to_string())?;
+        self.order = replayed.next_order;
         if replayed.entries != self.entries || replayed.lacks.is_some() {
             return Err(format!("its log is read as {replayed:?}, and is {:?}", self.entries));
         }
@@ -76,14 +108,15 @@ impl Disk {
             let before = self.before(entry.index);
             let header = Header {
                 is_mark: false,
-                incarnation: 1,
-                order: self.found.len() as u64 + 1,
+                salt: 1,
+                order: self.order + 1,
                 stamp: stamp(entry),
                 before: (before.term, before.sum),
                 committed: 0,
                 promised: Promised { durable: before, to: before.index },
                 length: entry.group.len() as u64,
             };
+            self.order += 1;
             self.found.push(Found { header, group: Some(entry.group.clone()) });
             self.entries.push(entry.clone());
         }
@@ -101,7 +134,7 @@ impl Disk {
     fn writes_vote(&mut self, vote: Option<Vote>, writes: usize) {
         let Some(vote) = vote else { return };
         let durable = self.before(u64::MAX);
-        let voted = Voted { order: self.found.len() as u64, promised: Promised { durable, to: durable.index } };
+        let voted = Voted { order: self.order, promised: Promised { durable, to: durable.index } };
         let order = self.votes.order();
         let block = self.votes.write(vote, voted).to_vec();
         match self.planted {
@@ -151,6 +184,8 @@ struct Keeper {
     told: u64,
     /// What it proposed.
     proposed: Vec<Entry>,
+    /// What it had, said that it had, and has lost.
+    rotted: Vec<Entry>,
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -241,6 +276,7 @@ impl World {
             stopped_until: 0,
             told: 1,
             proposed: Vec::new(),
+            rotted: Vec::new(),
         };
         let mut world = World {
             keepers: (0..keepers).map(keeper).collect(),
@@ -411,16 +447,16 @@ impl World {
             return Ok(());
         }
         keeper.life += 1;
-        keeper.told = 1;
         keeper.proposed.clear();
         let vote = keeper.disk.open(voters[at], &self.random)?;
-        let log = keeper.disk.entries.last().map_or(0, |entry| entry.term);
+        let (base, log) = (keeper.disk.base, keeper.disk.before(u64::MAX).term);
+        keeper.told = base.index;
         let answered = self.votes.range((at, 0)..(at + 1, 0)).next_back().map_or(0, |((_, term), _)| *term);
         if answered > vote.term.max(log) {
             return Err(format!("K6: keeper {} voted in term {answered} and has forgotten it", at + 1));
         }
-        let kept = Kept::new(&voters, vote, 0, keeper.disk.entries.clone()).map_err(|error| error.to_string())?;
-        let start = Start { own: voters[at], kept, random, now, planted };
+        let kept = Kept::new(&voters, vote, base, 0, keeper.disk.entries.clone()).map_err(|error| error.to_string())?;
+        let start = Start { own: voters[at], life: keeper.life, kept, random, now, planted };
         keeper.core = Some(Core::start(start).map_err(|error| error.to_string())?);
         let life = keeper.life;
         self.later(0, Event::Tick { at, life });
@@ -432,8 +468,29 @@ impl World {
         if keeper.core.take().is_some() {
             keeper.disk.loses_power(&self.random);
             keeper.stopped_until = self.now;
+            self.rots(at);
             self.later(after, Event::Starts { at });
         }
+    }
+
+    /// Now and then what a keeper wrote last rots, and is taken for torn, while all others have it.
+    fn rots(&mut self, at: usize) {
+        let Some(last) = self.keepers[at].disk.unsaid().cloned() else { return };
+        let has = |keeper: &Keeper| keeper.disk.base.index < last.index && keeper.disk.has(&last);
+        if self.keepers.iter().all(has) && self.random.one_in(2) {
+            self.keepers[at].disk.loses_last();
+            self.keepers[at].told = self.keepers[at].told.min(last.index - 1);
+            self.keepers[at].rotted.push(last);
+        }
+    }
+
+    /// A keeper lets go of what all were told.
+    fn frees(&mut self, at: usize) {
+        let told = self.keepers.iter().map(|keeper| keeper.told).min().unwrap_or(0);
+        let Keeper { core: Some(core), disk, .. } = &mut self.keepers[at] else { return };
+        let to = disk.base.index + self.random.below(told.saturating_sub(disk.base.index) + 1);
+        core.free(to);
+        disk.free(core.front(), &self.random);
     }
 
     /// Whoever leads computes changes; they are proposed a moment later, whatever happens meanwhile.
@@ -450,6 +507,8 @@ impl World {
                 self.later(delay, Event::Proposed { at, life, term });
             }
         }
+        let any = self.random.below(self.keepers.len() as u64) as usize;
+        self.frees(any);
         self.later(self.random.below(60 * MS), Event::Gather);
     }
 
@@ -582,7 +641,7 @@ impl World {
         // What it said in an earlier term it had when it went on to this one, and may have been cut off since, with the same sync.
         if let Some(index) = message.acknowledges()
             && message.term() >= disk.votes.vote().term
-            && index > disk.entries.last().map_or(1, |entry| entry.index)
+            && index > disk.before(u64::MAX).index
         {
             return Err(format!("keeper {} acknowledges {index}, which is not durable", at + 1));
         }
@@ -633,7 +692,7 @@ impl World {
             }
             *told = entry.index;
             self.record(entry)?;
-            if !self.keepers[at].disk.entries.contains(entry) {
+            if !self.keepers[at].disk.has(entry) {
                 return Err(format!("keeper {} is told of {} and does not have it", at + 1, entry.index));
             }
         }
@@ -667,9 +726,10 @@ impl World {
             self.acknowledged = self.acknowledged.max(entry.index);
             self.done.0 += 1;
             self.record(&entry)?;
-            let have = self.keepers.iter().filter(|keeper| keeper.disk.entries.contains(&entry)).count();
-            if 2 * have <= self.keepers.len() {
-                return Err(format!("K7: entry {} is acknowledged, and durable at {have} keepers", entry.index));
+            let had = self.keepers.iter().filter(|keeper| keeper.disk.has(&entry) || keeper.rotted.contains(&entry));
+            let had = had.count();
+            if 2 * had <= self.keepers.len() {
+                return Err(format!("K7: entry {} is acknowledged, and was durable at {had} keepers", entry.index));
             }
         }
         Ok(())

@@ -39,6 +39,8 @@ pub(super) fn of_kind(kind: FileKind) -> &'static str {
         FileKind::Checkpoint => "checkpoint",
         FileKind::Identity => "identity",
         FileKind::Log => "log",
+        // Nobody writes these yet; they get a line above then.
+        FileKind::Vote => "vote",
         // Nobody syncs it; this disk has none anyway.
         FileKind::Early => "early",
     }
