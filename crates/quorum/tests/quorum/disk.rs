@@ -105,11 +105,11 @@ impl Keeper {
     fn free(&mut self) {
         let durable = self.durable();
         let kept = self.states[durable..].iter().map(|state| state.entries.len()).min().unwrap_or(0);
-        let common = |place: &usize| {
+        let stays = |place: &usize| {
             let entry = &self.states[durable].entries[*place];
             self.states[durable..].iter().all(|state| state.entries[*place] == *entry)
         };
-        let Some(place) = (0..kept).take_while(common).last().filter(|_| self.random.one_in(3)) else { return };
+        let Some(place) = (0..kept).take_while(stays).last().filter(|_| self.random.one_in(3)) else { return };
         let entry = self.states[durable].entries[place].clone();
         self.base = Stamp { index: entry.index, term: entry.term, sum: base::checksum::crc32c(&entry.group) };
         self.states.iter_mut().for_each(|state| state.entries.retain(|later| later.index > entry.index));
