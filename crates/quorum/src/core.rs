@@ -1,6 +1,6 @@
 //! One keeper: the library's state machine, and around it what it leaves open. See `lease` for what a promise is.
 
-use crate::kept::{Entry, Kept, Vote};
+use crate::kept::{Entry, Kept, Vote, room_of};
 use crate::lease::{Lease, PROMISE};
 use crate::message::{KeeperId, Message};
 use base::env::Random;
@@ -27,12 +27,10 @@ const ELECTION_TICKS: usize = 10;
 /// A keeper that started votes for nobody for so long: it may have promised something before that it does not know of.
 const SILENT_AT_START: Duration = Duration::from_secs(1);
 
-/// Entries of one message, in bytes, and how many messages may be on their way to one keeper.
+/// Entries of one message, in bytes as they take them on the disk, and how many messages may be on their way to one keeper. No more than a quarter
+/// of what may be uncommitted: a message is written as a whole.
 const MESSAGE_MAX: u64 = 1 << 20;
 const MESSAGES_AWAY: usize = 64;
-
-/// Groups that were proposed and are not committed and durable here, in bytes; more is refused.
-const UNCOMMITTED_MAX: u64 = 64 << 20;
 
 /// A leader whose own disk has had something to write for so long is none: it could not take its own vote, and holds what others have committed.
 const WRITE_MAX: Duration = Duration::from_secs(1);
@@ -45,6 +43,9 @@ pub struct Start {
     pub life: u64,
     /// What was on its disk, and who votes.
     pub kept: Kept,
+    /// Bytes of the log, as groups take them on the disk (`Entry::room`), that may be proposed and not committed and durable here; more is refused. A quarter of the
+    /// log is right: what a deposed leader proposed is cut off when that of the next one is durable, and there has to be room for both.
+    pub uncommitted_max: u64,
     /// Its chance: when it campaigns.
     pub random: Arc<dyn Random>,
     /// Now.
@@ -128,6 +129,11 @@ pub struct Core {
     vote: Vote,
     role: Role,
     writing: VecDeque<Writing>,
+    uncommitted_max: u64,
+    /// What it proposed as leader and is not committed, or not durable here: indices, and bytes on the disk.
+    uncommitted: VecDeque<(u64, u64)>,
+    /// These bytes together.
+    uncommitted_room: u64,
     /// All up to this is durable.
     durable: u64,
     /// The last one that was handed to be written.
@@ -140,7 +146,7 @@ pub struct Core {
 impl Core {
     /// A keeper that goes on from what it has. The only voter leads at once, after its vote is durable.
     pub fn start(start: Start) -> Result<Core> {
-        let Start { own, life, kept, random, now, planted } = start;
+        let Start { own, life, kept, uncommitted_max, random, now, planted } = start;
         if life == 0 {
             return Err(Error::new(ErrorKind::Invalid, "a keeper's starts are counted from 1"));
         }
@@ -151,11 +157,10 @@ impl Core {
             election_tick: ELECTION_TICKS,
             heartbeat_tick: HEARTBEAT_TICKS,
             applied: base,
-            max_size_per_msg: MESSAGE_MAX,
+            max_size_per_msg: MESSAGE_MAX.min(uncommitted_max / 4),
             max_inflight_msgs: MESSAGES_AWAY,
             check_quorum: true,
             pre_vote: true,
-            max_uncommitted_size: UNCOMMITTED_MAX,
             ..Config::default()
         };
         let logger = slog::Logger::root(slog::Discard, slog::o!());
@@ -177,6 +182,9 @@ impl Core {
             vote,
             role: Role::Follows { leader: None },
             writing: VecDeque::new(),
+            uncommitted_max,
+            uncommitted: VecDeque::new(),
+            uncommitted_room: 0,
             durable: 0,
             written: 0,
             end_untold: None,
@@ -294,10 +302,20 @@ impl Core {
         if !self.leads_in(term) && !self.is_planted(Planted::ForwardedProposalTaken) {
             return Err(moved(term));
         }
+        let (applied, room) = (self.node.raft.raft_log.applied, room_of(group.len()));
+        while let Some((_, room)) = self.uncommitted.pop_front_if(|(index, _)| *index <= applied) {
+            self.uncommitted_room -= room;
+        }
+        // One goes however large it is: it would never go else.
+        if !self.uncommitted.is_empty() && self.uncommitted_room + room > self.uncommitted_max {
+            return Err(busy());
+        }
         if self.node.propose(Vec::new(), group.into()).is_err() {
             return Err(if self.leads_in(term) { busy() } else { moved(term) });
         }
         let index = self.node.raft.raft_log.last_index();
+        self.uncommitted.push_back((index, room));
+        self.uncommitted_room += room;
         self.take_ready(now);
         Ok(index)
     }
@@ -498,6 +516,8 @@ impl Core {
             return;
         }
         self.role = role;
+        self.uncommitted.clear();
+        self.uncommitted_room = 0;
         match role {
             Role::Leads { term } => {
                 self.lease.begin(term);

@@ -11,6 +11,9 @@ use base::id::ClusterId;
 /// The files with the two blocks of the vote, each of one block.
 pub(crate) const VOTE_FILES: [FileName; 2] = [FileName::new(FileKind::Vote, 0), FileName::new(FileKind::Vote, 1)];
 
+/// What is counted up never comes so far: more is no keeper's, and adding to it would end the program.
+const COUNT_MAX: u64 = u64::MAX / 2;
+
 /// What a vote block begins with.
 const VOTE_MAGIC: [u8; 8] = *b"SWVOTE-1";
 
@@ -22,13 +25,14 @@ const VOTE_MAGIC: [u8; 8] = *b"SWVOTE-1";
 /// | 8 to 24 | the cluster |
 /// | 24 to 32 | the keeper |
 /// | 32 to 40 | 64 bits that the keeper drew, which are in all headers of its log |
-/// | 40 to 48 | the number of this vote, one more than that of the last one |
-/// | 48 to 56 | the term |
-/// | 56 to 64 | for whom, or 0 |
-/// | 64 to 72 | the order of what it had written to the log last (`Header::order`) |
-/// | 72 to 100 | what was promised of its log then, as in a header |
-/// | 100 to 104 | CRC-32C of all before |
-pub(crate) const VOTE_BYTES: usize = 104;
+/// | 40 to 48 | how often it was started |
+/// | 48 to 56 | the number of this vote, one more than that of the last one |
+/// | 56 to 64 | the term |
+/// | 64 to 72 | for whom, or 0 |
+/// | 72 to 80 | the order of what it had written to the log last (`Header::order`) |
+/// | 80 to 108 | what was promised of its log then, as in a header |
+/// | 108 to 112 | CRC-32C of all before |
+pub(crate) const VOTE_BYTES: usize = 112;
 const VOTE_SUMMED: usize = VOTE_BYTES - 4;
 
 /// A vote as it is in its block.
@@ -37,6 +41,7 @@ pub(crate) struct VoteBlock {
     pub(crate) cluster: ClusterId,
     pub(crate) keeper: KeeperId,
     pub(crate) salt: u64,
+    pub(crate) life: u64,
     pub(crate) number: u64,
     pub(crate) vote: Vote,
     pub(crate) voted: Voted,
@@ -44,11 +49,11 @@ pub(crate) struct VoteBlock {
 
 impl VoteBlock {
     pub(crate) fn bytes(self) -> Vec<u8> {
-        let VoteBlock { cluster, keeper, salt, number, vote: Vote { term, voted_for }, voted } = self;
+        let VoteBlock { cluster, keeper, salt, life, number, vote: Vote { term, voted_for }, voted } = self;
         let mut bytes = VOTE_MAGIC.to_vec();
         bytes.extend(cluster.0.to_le_bytes());
         let voted_for = voted_for.map_or(0, |voter| voter.0);
-        for value in [keeper.0, salt, number, term, voted_for, voted.order] {
+        for value in [keeper.0, salt, life, number, term, voted_for, voted.order] {
             bytes.extend(value.to_le_bytes());
         }
         add_promised(&mut bytes, voted.promised);
@@ -65,11 +70,14 @@ impl VoteBlock {
         let cluster = ClusterId(u128::from_le_bytes(summed[8..24].try_into().ok()?));
         let mut numbers = Numbers(&summed[24..]);
         let (keeper, salt) = (KeeperId(numbers.long()?), numbers.long()?);
-        let (number, term) = (numbers.long()?, numbers.long()?);
+        let (life, number, term) = (numbers.long()?, numbers.long()?, numbers.long()?);
         let voted_for = KeeperId(numbers.long()?);
         let voted = Voted { order: numbers.long()?, promised: numbers.promised()? };
         let vote = Vote { term, voted_for: Some(voted_for).filter(|voter| voter.0 != 0) };
-        Some(VoteBlock { cluster, keeper, salt, number, vote, voted })
+        if [life, number, voted.order].into_iter().any(|count| count > COUNT_MAX) {
+            return None;
+        }
+        Some(VoteBlock { cluster, keeper, salt, life, number, vote, voted })
     }
 }
 
@@ -181,7 +189,7 @@ impl Header {
         } else {
             durable.index < stamp.index && header.before.0 <= stamp.term
         };
-        (is_right && stamp.index > 0).then_some(header)
+        (is_right && stamp.index > 0 && header.order <= COUNT_MAX).then_some(header)
     }
 }
 
@@ -224,6 +232,7 @@ mod tests {
             cluster: ClusterId(1 << 100),
             keeper: KeeperId(9),
             salt: 5,
+            life: 6,
             number: 4,
             vote,
             voted: Voted { order: 6, promised: promised() },

@@ -1,16 +1,15 @@
 //! What a keeper has on its disk, as the library reads it.
 
+use crate::format::HEADER_BYTES;
 use crate::message::KeeperId;
 use crate::replay::Stamp;
 use base::checksum::crc32c;
 use base::error::{ErrorKind, Result};
+use base::limit::BLOCK;
 use bytes::Bytes;
 use raft::eraftpb::{ConfState, Entry as Inner, HardState, Snapshot};
 use raft::{Error, GetEntriesContext, RaftState, Storage, StorageError};
 use std::collections::VecDeque;
-
-/// What an entry has on the wire beside its group, in bytes, at most.
-const OVERHEAD: u64 = 32;
 
 /// What a keeper has promised: it follows no lower term, and votes for no other keeper in this one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -32,7 +31,17 @@ pub struct Entry {
     pub group: Bytes,
 }
 
+/// Bytes that a group of so many takes in the log on the disk: with a header before it, in whole blocks.
+pub(crate) fn room_of(group: usize) -> u64 {
+    (HEADER_BYTES + group).next_multiple_of(BLOCK) as u64
+}
+
 impl Entry {
+    /// Bytes that it takes in the log on the disk.
+    pub fn room(&self) -> u64 {
+        room_of(self.group.len())
+    }
+
     /// Which one it is.
     pub fn stamp(&self) -> Stamp {
         Stamp { index: self.index, term: self.term, sum: crc32c(&self.group) }
@@ -140,7 +149,7 @@ impl Storage for Kept {
         let mut left = max_size.into().unwrap_or(u64::MAX);
         let mut fits = |entry: &&Inner| {
             let room = left > 0;
-            left = left.saturating_sub(entry.data.len() as u64 + OVERHEAD);
+            left = left.saturating_sub(room_of(entry.data.len()));
             room
         };
         // The first comes however large it is: it would never come else.

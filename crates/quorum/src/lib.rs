@@ -7,6 +7,7 @@
 
 mod core;
 mod format;
+mod keeper;
 mod kept;
 mod lease;
 mod log;
@@ -17,6 +18,7 @@ mod segments;
 mod vote;
 
 pub use crate::core::{Core, Output, Role, Start};
+pub use keeper::{Effect, Keeper, Seat};
 pub use kept::{Entry, Kept, Vote};
 pub use log::{Log, Settings};
 pub use message::{KeeperId, Message};

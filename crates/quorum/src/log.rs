@@ -40,7 +40,6 @@ pub struct Settings {
 enum Waiting {
     Vote(Vote),
     Entry(Entry),
-    Mark,
     /// All of the write of this number came before.
     End(u64),
 }
@@ -81,9 +80,7 @@ pub struct Log {
 }
 
 impl Log {
-    /// A log that goes on behind these entries, all of which are durable; so is what one of `votes` says. What is there is said first, by a mark:
-    /// what was said last may be of a log that was cut off since by a group that is lost. A new keeper's vote is on its disk before
-    /// that: a log without votes has lost them.
+    /// A log that goes on behind these entries, all of which are durable; so are the votes, which say that.
     pub(crate) fn new(
         votes: VoteBlocks,
         mut segments: Segments,
@@ -92,20 +89,19 @@ impl Log {
         now: Time,
     ) -> Log {
         segments.free(base.index);
-        let torn = Some(Waiting::Vote(votes.vote())).filter(|_| votes.is_torn());
         let durable = stamps.back().copied().unwrap_or(base);
         let mut log = Log {
             votes,
             segments,
             pool: Pool::new(POOL),
-            waiting: torn.into_iter().chain([Waiting::Mark]).collect(),
+            waiting: VecDeque::new(),
             flight: None,
             order,
             base,
             stamps,
             durable,
             committed,
-            is_marked: false,
+            is_marked: true,
             quiet_since: now,
             ended: 0,
             next_token: 1,
@@ -123,7 +119,7 @@ impl Log {
         if self.failure.is_some() {
             return;
         }
-        if let Some(long) = entries.iter().find(|entry| padded(entry) > self.segments.longest()) {
+        if let Some(long) = entries.iter().find(|entry| entry.room() > self.segments.longest()) {
             let text = format!(
                 "entry {} of the keepers' log has {} bytes, which no segment here takes; nothing is lost; give all keepers segments of \
                  one size",
@@ -150,7 +146,7 @@ impl Log {
         if self.failure.is_some() {
             return None;
         }
-        let idle = self.flight.is_none() && self.waiting.is_empty() && !self.segments.is_stuck();
+        let idle = self.flight.is_none() && self.waiting.is_empty();
         let mark = (idle && !self.is_marked).then(|| self.quiet_since.after(MARK_AFTER));
         mark.into_iter().chain(self.segments.again()).min()
     }
@@ -280,7 +276,6 @@ impl Log {
                 self.begin_vote(vote);
             }
             Some(Waiting::Entry(_) | Waiting::End(_)) => self.begin_groups(),
-            Some(Waiting::Mark) => self.begin_mark(),
             None if !self.is_marked && now >= self.quiet_since.after(MARK_AFTER) => self.begin_mark(),
             None => {}
         }
@@ -298,12 +293,11 @@ impl Log {
         self.flight = Some(Flight::Vote { step: 0, places, block });
     }
 
-    /// Writes a mark, the one that waits if one does, if there is room for it.
+    /// Writes a mark; where there is no room for it the vote again, which says as much.
     fn begin_mark(&mut self) {
         if !self.segments.has_room_for_mark(BLOCK as u64) {
-            return;
+            return self.begin_vote(self.votes.vote());
         }
-        self.waiting.pop_front_if(|waiting| matches!(waiting, Waiting::Mark));
         let header = Header {
             is_mark: true,
             salt: self.votes.salt(),
@@ -334,15 +328,15 @@ impl Log {
     /// Some of the entries that wait, as many as fit in what is left of a segment.
     fn begin_groups(&mut self) {
         let Some(Waiting::Entry(first)) = self.waiting.front() else { return };
-        let (mut length, mut count) = (padded(first), 1);
+        let (mut length, mut count) = (first.room(), 1);
         if !self.segments.has_room_for(length) {
             return;
         }
         let room = self.segments.room();
         for waiting in self.waiting.iter().skip(1) {
             match waiting {
-                Waiting::Entry(entry) if count < GROUPS_AWAY && length + padded(entry) <= room => {
-                    (length, count) = (length + padded(entry), count + 1);
+                Waiting::Entry(entry) if count < GROUPS_AWAY && length + entry.room() <= room => {
+                    (length, count) = (length + entry.room(), count + 1);
                 }
                 Waiting::End(_) => {}
                 _ => break,
@@ -354,14 +348,14 @@ impl Log {
         while let Some(waiting) = self.waiting.pop_front_if(|waiting| count > 0 || matches!(waiting, Waiting::End(_))) {
             match waiting {
                 Waiting::Entry(entry) => {
-                    let long = padded(&entry) as usize;
+                    let long = entry.room() as usize;
                     last = self.put(&entry, &mut bytes[at..at + long]);
                     highest = highest.max(last.index);
                     lowest = lowest.min(last.index - 1);
                     (at, count) = (at + long, count - 1);
                 }
                 Waiting::End(number) => end = Some(number),
-                Waiting::Vote(_) | Waiting::Mark => unreachable!("entries are counted up to the next of these"),
+                Waiting::Vote(_) => unreachable!("entries are counted up to the next vote"),
             }
         }
         self.is_marked = false;
@@ -399,11 +393,6 @@ impl Log {
         self.stamps.push_back(stamp);
         stamp
     }
-}
-
-/// Bytes that an entry takes in a segment.
-fn padded(entry: &Entry) -> u64 {
-    (HEADER_BYTES + entry.group.len()).next_multiple_of(BLOCK) as u64
 }
 
 fn failed(error: &DiskError) -> Error {

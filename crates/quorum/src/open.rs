@@ -8,8 +8,8 @@ use crate::format::{HEADER_BYTES, VOTE_FILES};
 use crate::kept::{Entry, Vote};
 use crate::log::{Log, Settings};
 use crate::message::KeeperId;
-use crate::replay::{Found, Header, Stamp, replay};
-use crate::segments::{FoundSegment, Segments};
+use crate::replay::{Found, Header, Promised, Replayed, Stamp, Voted, replay};
+use crate::segments::{FoundSegment, SEGMENTS_FAR, Segments};
 use crate::vote::VoteBlocks;
 use base::buffer::Buffer;
 use base::checksum::crc32c;
@@ -19,16 +19,16 @@ use base::id::ClusterId;
 use base::limit::BLOCK;
 use base::unit::Time;
 use bytes::Bytes;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 /// Bytes read at once in search of groups: most have a few blocks, and a read of the disk for each takes longer than all else.
 const WINDOW: usize = 1 << 20;
 
-/// A segment's number far out comes from no log of ours; the file is left alone.
-const SEGMENTS_FAR: u32 = 1024;
-
 /// What was on the disk, all of it durable.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Opened {
+    /// Which start of this keeper it is, from 1 on.
+    pub life: u64,
     /// The vote.
     pub vote: Vote,
     /// The entries behind the one that was asked from.
@@ -49,19 +49,16 @@ pub fn open(
     let files = disk.list().map_err(|error| unreadable(&error))?;
     let is_log = |name: &FileName| name.kind == FileKind::Log && name.number < SEGMENTS_FAR;
     let logs: Vec<(FileName, u64)> = files.iter().copied().filter(|(name, _)| is_log(name)).collect();
-    let votes = open_votes(disk, &files, keeper, &logs, &settings)?;
-    let (mut places, mut segments) = (Vec::new(), Vec::new());
-    for (name, length) in logs {
-        let (before, salt) = (places.len(), votes.salt());
-        read_groups(disk, (name, length), (salt, base.index), &mut places)?;
-        let of_it = places[before..].iter().map(|place: &Place| place.is_of());
-        let last = of_it.reduce(|one, other| (one.0.max(other.0), one.1.max(other.1), one.2.max(other.2)));
-        let is_usable = length == settings.segment_length;
-        segments.push(FoundSegment { number: name.number as usize, is_usable, last });
+    let mut votes = open_votes(disk, &files, keeper, logs.is_empty(), &settings)?;
+    let (mut places, mut unread) = (Vec::new(), 0);
+    for (name, length) in &logs {
+        unread += read_groups(disk, (*name, *length), (votes.salt(), base.index), &mut places)?;
     }
     let found = places.iter().map(|place| place.found.clone()).collect();
-    let replayed = replay(found, base, votes.voted())?;
-    if let Some(lacks) = replayed.lacks {
+    let Replayed { entries, committed, said, lacks, next_order } = replay(found, base, votes.voted())?;
+    // What cannot be read now may be read later, and must not be there twice.
+    let next_order = next_order.saturating_add(unread);
+    if let Some(lacks) = lacks {
         let text = format!(
             "this keeper's log lacks the entries {} to {}, which it had acknowledged; nothing was changed; no data is lost while most \
              keepers are well; take it out and add it under a new number",
@@ -69,12 +66,68 @@ pub fn open(
         );
         return Err(Error::new(ErrorKind::Corrupt, text));
     }
-    make_durable(disk, &places, replayed.said)?;
-    let (vote, entries, committed) = (votes.vote(), replayed.entries, replayed.committed);
-    let segments = Segments::new((settings.segment_length, settings.segments_max), segments);
-    let stamps = entries.iter().map(Entry::stamp).collect();
-    let log = Log::new(votes, segments, (base, stamps), (replayed.next_order, committed), now);
-    Ok((log, Opened { vote, entries, committed }))
+    let stamps: Vec<Stamp> = entries.iter().map(Entry::stamp).collect();
+    make_durable(disk, &places, &stamps, said)?;
+    // What was said last may be of a log that was cut off since by a group that is lost. A new keeper's votes are there before it has a log: a log
+    // without votes has lost them.
+    let durable = stamps.last().copied().unwrap_or(base);
+    let voted = Voted { order: next_order - 1, promised: Promised { durable, to: durable.index } };
+    let (order, block) = (votes.order(), votes.start(voted));
+    for place in order {
+        write(disk, VOTE_FILES[place], 0, &block)?;
+        sync(disk, VOTE_FILES[place])?;
+    }
+    let needed = Needed::of(&places, &stamps);
+    let segments = logs.iter().map(|(name, length)| {
+        let last = needed.last(places.iter().filter(|place| place.file == *name));
+        FoundSegment { number: name.number as usize, is_usable: *length == settings.segment_length, last }
+    });
+    let segments = Segments::new((settings.segment_length, settings.segments_max), segments.collect());
+    let (life, vote) = (votes.life(), votes.vote());
+    let log = Log::new(votes, segments, (base, stamps.into()), (next_order, committed), now);
+    Ok((log, Opened { life, vote, entries, committed }))
+}
+
+/// Which of the places are needed: of entries that are in the log, or that nothing in it cuts off durably.
+struct Needed {
+    /// The entries that are in the log, and the order of the newest whole copy of each.
+    orders: HashMap<Stamp, u64>,
+    /// Of the entries up to each index, the highest of these orders.
+    cut_by: BTreeMap<u64, u64>,
+}
+
+impl Needed {
+    fn of(places: &[Place], stamps: &[Stamp]) -> Needed {
+        let mut orders: HashMap<Stamp, u64> = stamps.iter().map(|stamp| (*stamp, 0)).collect();
+        for place in places.iter().filter(|place| place.found.group.is_some() && !place.found.header.is_mark) {
+            if let Some(order) = orders.get_mut(&place.found.header.stamp) {
+                *order = place.order().max(*order);
+            }
+        }
+        let (mut cut_by, mut highest) = (BTreeMap::new(), 0);
+        for stamp in stamps {
+            highest = highest.max(orders[stamp]);
+            cut_by.insert(stamp.index, highest);
+        }
+        Needed { orders, cut_by }
+    }
+
+    fn is(&self, place: &Place) -> bool {
+        let Header { is_mark, stamp, .. } = place.found.header;
+        let cut_by = self.cut_by.range(..=stamp.index).next_back().map_or(0, |(_, order)| *order);
+        !is_mark && (self.orders.contains_key(&stamp) || place.order() > cut_by)
+    }
+
+    /// Of a segment's places: the highest order, the highest index that is needed, and where what comes next may be written. A segment is written from
+    /// its beginning on: what has a lower order than the first is of an earlier use.
+    fn last<'a>(&self, of_it: impl Iterator<Item = &'a Place>) -> Option<(u64, u64, u64)> {
+        let mut of_it = of_it.peekable();
+        let first = of_it.peek()?.order();
+        let of_use: Vec<&Place> = of_it.filter(|place| place.order() >= first).collect();
+        let highest = of_use.iter().filter(|place| self.is(place)).map(|place| place.found.header.stamp.index).max();
+        let last = of_use.into_iter().max_by_key(|place| place.order())?;
+        Some((last.order(), highest.unwrap_or(0), last.end()))
+    }
 }
 
 /// The two blocks of the vote, durable as far as they are whole. Where there never were any, and no log either, they are made.
@@ -82,22 +135,23 @@ fn open_votes(
     disk: &mut dyn Disk,
     files: &[(FileName, u64)],
     (cluster, own): (ClusterId, KeeperId),
-    logs: &[(FileName, u64)],
+    no_log: bool,
     settings: &Settings,
 ) -> Result<VoteBlocks> {
-    let mut blocks = [Vec::new(), Vec::new()];
+    let (mut blocks, mut failed) = ([Vec::new(), Vec::new()], Vec::new());
     for (block, name) in blocks.iter_mut().zip(VOTE_FILES) {
         if files.iter().any(|(there, _)| *there == name) {
             // One that cannot be read is damaged, and no sign of a new keeper.
-            *block = read(disk, name, 0, BLOCK).unwrap_or(vec![1]);
+            *block = read(disk, name, 0, BLOCK).unwrap_or_else(|error| {
+                failed.push(error);
+                vec![1]
+            });
         }
     }
-    let never = |bytes: &Vec<u8>| bytes.iter().all(|byte| *byte == 0);
-    let mut is_new = blocks.iter().all(never);
-    for (name, length) in logs {
-        is_new = is_new && read(disk, *name, 0, BLOCK.min(*length as usize)).is_ok_and(|block| never(&block));
+    if let [error, _] = &failed[..] {
+        return Err(unreadable(error));
     }
-    if is_new {
+    if no_log && blocks.iter().flatten().all(|byte| *byte == 0) {
         for name in VOTE_FILES {
             let made = wait(disk, Op::Create { file: name, size: BLOCK as u64, fill: Fill::Zeros });
             made.map_err(|error| {
@@ -110,6 +164,7 @@ fn open_votes(
     for (block, name) in blocks.iter().zip(VOTE_FILES) {
         if VoteBlocks::open(cluster, own, [block, &[]]).is_ok() {
             write(disk, name, 0, block)?;
+            sync(disk, name)?;
         }
     }
     Ok(votes)
@@ -123,30 +178,36 @@ struct Place {
 }
 
 impl Place {
-    /// Its order, the highest index of its entries, and where in its segment it ends.
-    fn is_of(&self) -> (u64, u64, u64) {
-        let Header { is_mark, order, stamp, length, .. } = self.found.header;
-        let end = self.offset.saturating_add(HEADER_BYTES as u64).saturating_add(length);
-        (order, if is_mark { 0 } else { stamp.index }, end.next_multiple_of(BLOCK as u64))
+    fn order(&self) -> u64 {
+        self.found.header.order
+    }
+
+    /// Where in its segment, which it is within, it ends.
+    fn end(&self) -> u64 {
+        (self.offset + HEADER_BYTES as u64 + self.found.header.length).next_multiple_of(BLOCK as u64)
     }
 }
 
-/// Adds the groups and marks of a segment that have the keeper's salt; of those up to `base` without what is in them. All blocks are looked at:
-/// behind a damaged group others may follow.
+/// Adds the groups and marks of a segment that have the keeper's salt; of those up to `base` without what is in them. All blocks are looked at: behind
+/// a damaged group others may follow. How many blocks could not be read.
 fn read_groups(
     disk: &mut dyn Disk,
     (file, length): (FileName, u64),
     (salt, base): (u64, u64),
     places: &mut Vec<Place>,
-) -> Result<()> {
-    let (mut next, mut window, mut window_at) = (0, Vec::new(), 0);
+) -> Result<u64> {
+    let mut unread = 0;
+    let (mut next, mut damaged) = (0, None);
+    let (mut window, mut window_at) = (Vec::new(), 0);
+    // Less than a block was never a segment of ours.
+    let length = length / BLOCK as u64 * BLOCK as u64;
     while next < length {
         if window_at + window.len() as u64 <= next {
-            window = read_what_can_be(disk, file, next, WINDOW.min((length - next) as usize))?;
+            window = read_what_can_be(disk, file, (next, WINDOW.min((length - next) as usize)), &mut unread)?;
             window_at = next;
         }
         let Some(block) = window.get((next - window_at) as usize..).filter(|block| !block.is_empty()) else {
-            return Ok(());
+            break;
         };
         let offset = next;
         next += BLOCK as u64;
@@ -159,52 +220,78 @@ fn read_groups(
         let bytes = bytes as usize;
         let whole = match block.get(..bytes) {
             Some(whole) => whole.to_vec(),
-            None => read_what_can_be(disk, file, offset, bytes.next_multiple_of(BLOCK))?,
+            None => read_what_can_be(disk, file, (offset, bytes.next_multiple_of(BLOCK)), &mut 0)?,
         };
         let group = whole.get(HEADER_BYTES..bytes).filter(|group| header.is_mark || crc32c(group) == header.stamp.sum);
-        if group.is_some() {
-            next = offset + bytes.next_multiple_of(BLOCK) as u64;
+        let end = offset + bytes.next_multiple_of(BLOCK) as u64;
+        // Within a damaged one there may be what an earlier use left there; or it is that itself, and something newer was written into it.
+        if damaged.is_some_and(|(order, end)| offset < end && header.order < order) {
+            continue;
+        }
+        match group {
+            Some(_) => next = end,
+            None => damaged = Some((header.order, end)),
         }
         let is_needed = header.stamp.index > base;
         let group = group.map(|group| if is_needed { Bytes::copy_from_slice(group) } else { Bytes::new() });
         places.push(Place { file, offset, found: Found { header, group } });
     }
-    Ok(())
+    Ok(unread)
 }
 
-/// Writes the entries behind `said` again where they are, and syncs them.
-fn make_durable(disk: &mut dyn Disk, places: &[Place], said: u64) -> Result<()> {
+/// Writes the entries of the log behind `said` again where they are, and syncs them.
+fn make_durable(disk: &mut dyn Disk, places: &[Place], stamps: &[Stamp], said: u64) -> Result<()> {
+    let behind: HashSet<&Stamp> = stamps.iter().filter(|stamp| stamp.index > said).collect();
+    let mut files = BTreeSet::new();
     for Place { file, offset, found: Found { header, group } } in places {
-        if let Some(group) = group.as_ref().filter(|_| !header.is_mark && header.stamp.index > said) {
+        if let Some(group) = group.as_ref().filter(|_| !header.is_mark && behind.contains(&header.stamp)) {
             write(disk, *file, *offset, &[&header.bytes(), &group[..]].concat())?;
+            files.insert(*file);
         }
     }
-    Ok(())
+    files.into_iter().try_for_each(|file| sync(disk, file))
 }
 
-/// Writes bytes that are there already, and zeros to the end of their last block, and syncs them.
+/// Writes bytes, and zeros to the end of their last block.
 fn write(disk: &mut dyn Disk, file: FileName, offset: u64, bytes: &[u8]) -> Result<()> {
     let mut block = Buffer::zeroed(bytes.len().next_multiple_of(BLOCK));
     block[..bytes.len()].copy_from_slice(bytes);
     let done = wait(disk, Op::Write { file, offset, parts: vec![block.freeze()] });
-    done.and_then(|_| wait(disk, Op::Sync { file })).map(drop).map_err(|error| {
-        let text = format!("the keepers' log could not be made durable: {error}; nothing is lost: check the disk");
-        Error::new(ErrorKind::Io, text)
-    })
+    done.map(drop).map_err(|error| not_durable(&error))
 }
 
-/// Bytes of a file; fewer at its end. What cannot be read is zeros.
-fn read_what_can_be(disk: &mut dyn Disk, file: FileName, offset: u64, length: usize) -> Result<Vec<u8>> {
-    match read(disk, file, offset, length) {
-        Ok(bytes) => Ok(bytes),
-        Err(DiskError::Io(_)) if length > BLOCK => {
-            let blocks = (0..length / BLOCK).map(|block| offset + (block * BLOCK) as u64);
-            let read = |at| read(disk, file, at, BLOCK).unwrap_or_else(|_| vec![0; BLOCK]);
-            Ok(blocks.flat_map(read).collect())
-        }
-        Err(DiskError::Io(_)) => Ok(vec![0; length]),
-        Err(error) => Err(unreadable(&error)),
+fn sync(disk: &mut dyn Disk, file: FileName) -> Result<()> {
+    wait(disk, Op::Sync { file }).map(drop).map_err(|error| not_durable(&error))
+}
+
+fn not_durable(error: &DiskError) -> Error {
+    let text = format!("the keepers' log could not be made durable: {error}; nothing is lost: check the disk");
+    Error::new(ErrorKind::Io, text)
+}
+
+/// Bytes of a file; fewer at its end. Blocks that cannot be read are zeros, and counted, if others can: else it is not the blocks.
+fn read_what_can_be(
+    disk: &mut dyn Disk,
+    file: FileName,
+    (offset, length): (u64, usize),
+    unread: &mut u64,
+) -> Result<Vec<u8>> {
+    let error = match read(disk, file, offset, length) {
+        Ok(bytes) => return Ok(bytes),
+        Err(error @ DiskError::Io(_)) if length > BLOCK => error,
+        Err(error) => return Err(unreadable(&error)),
+    };
+    let (mut bytes, mut failed) = (Vec::with_capacity(length), 0);
+    for block in 0..length / BLOCK {
+        let read = read(disk, file, offset + (block * BLOCK) as u64, BLOCK);
+        failed += u64::from(read.is_err());
+        bytes.extend(read.unwrap_or_else(|_| vec![0; BLOCK]));
     }
+    if failed as usize == length / BLOCK {
+        return Err(unreadable(&error));
+    }
+    *unread += failed;
+    Ok(bytes)
 }
 
 /// Bytes of a file; fewer at its end.

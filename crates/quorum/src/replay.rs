@@ -7,9 +7,9 @@
 //! its leader wanted it, and nothing that was promised of those counts any more: they were committed nowhere. What each says of the log it
 //! goes on (the entry before it, the last durable one, how far promises go) counts from there on, whatever was said before.
 //!
-//! Whoever reads the segments looks at every block of them, as what is behind a torn group counts, too, and syncs them before: what a killed
-//! process wrote may be in the page cache alone. Before a keeper that started acknowledges anything or votes, it writes what it says of its
-//! log now: a mark, or while it lacks something a vote. What was said last may be of a log that was cut off by a group that is lost.
+//! Whoever reads the segments (`open`) looks at every block of them, as what is behind a torn group counts, too, and makes durable what is told:
+//! what a killed process wrote may be in memory alone. Before a keeper that started acknowledges anything, its vote says what it has of its
+//! log now: what was said last may be of a log that was cut off by a group that is lost.
 
 use crate::kept::Entry;
 use base::error::{Error, ErrorKind, Result};

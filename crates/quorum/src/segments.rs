@@ -5,6 +5,9 @@ use base::unit::Time;
 use std::collections::VecDeque;
 use std::time::Duration;
 
+/// A segment's number that is not lower comes from no log of ours; the file is left alone.
+pub(crate) const SEGMENTS_FAR: u32 = 1024;
+
 /// A segment that could not be made is tried again after so long.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
 
@@ -53,8 +56,6 @@ pub(crate) struct Segments {
     /// The full ones in the order in which they were written.
     full: VecDeque<Full>,
     making: Option<(u64, usize)>,
-    /// What was to be written last found no room.
-    is_stuck: bool,
     /// Making one failed then.
     failed: Option<Time>,
 }
@@ -63,16 +64,16 @@ impl Segments {
     /// Those that were found. The one that was written last goes on being written: else each start would take one.
     pub(crate) fn new((length, most): (u64, usize), mut found: Vec<FoundSegment>) -> Segments {
         let count = found.iter().map(|found| found.number + 1).max().unwrap_or(0);
+        let needed = found.iter().filter(|found| found.last.is_some()).map(|found| found.number + 1).max().unwrap_or(0);
         let mut segments = Segments {
             length,
-            most: most.max(count),
+            most: most.max(needed).min(SEGMENTS_FAR as usize),
             segments: vec![Segment::Missing; count],
             current: None,
             offset: 0,
             highest: 0,
             full: VecDeque::new(),
             making: None,
-            is_stuck: false,
             failed: None,
         };
         found.sort_by_key(|found| found.last.map(|(order, ..)| order));
@@ -109,8 +110,7 @@ impl Segments {
             self.current = Some(free);
             (self.offset, self.highest) = (0, 0);
         }
-        self.is_stuck = self.current.is_none();
-        !self.is_stuck && length <= self.length
+        self.current.is_some() && length <= self.length
     }
 
     /// The most bytes that can be written together.
@@ -125,11 +125,6 @@ impl Segments {
             self.offset = 0;
         }
         self.has_room_for(length)
-    }
-
-    /// Whether what was to be written last found no room.
-    pub(crate) fn is_stuck(&self) -> bool {
-        self.is_stuck
     }
 
     /// Bytes that are left of the current one.
@@ -157,9 +152,13 @@ impl Segments {
     }
 
     /// Entries up to this index are kept elsewhere. In the order of writing: what a segment has may be taken back in a later one, which must not
-    /// go before.
+    /// go before. Nor does the newest one while none is written: it says what was promised, and would be written over with the next
+    /// saying.
     pub(crate) fn free(&mut self, to: u64) {
-        while let Some(Full { number, is_usable, .. }) = self.full.pop_front_if(|full| full.highest <= to) {
+        let kept = usize::from(self.current.is_none());
+        while self.full.len() > kept
+            && let Some(Full { number, is_usable, .. }) = self.full.pop_front_if(|full| full.highest <= to)
+        {
             self.segments[number] = if is_usable { Segment::Free } else { Segment::Missing };
         }
     }
@@ -169,9 +168,10 @@ impl Segments {
         2 * self.full.len() >= self.most || (!self.full.is_empty() && self.current.is_none())
     }
 
-    /// When it is worth asking again for a segment that could not be made.
+    /// When it is worth asking again for a segment that could not be made. None: none is wanted, or one is being made.
     pub(crate) fn again(&self) -> Option<Time> {
-        self.failed.map(|failed| failed.after(AGAIN_AFTER))
+        let wanted = self.making.is_none() && !self.segments.contains(&Segment::Free);
+        self.failed.filter(|_| wanted).map(|failed| failed.after(AGAIN_AFTER))
     }
 
     /// Begins to make a segment, if there is no spare one and the last that failed was long ago, with the next of these tokens. One is made ahead of

@@ -23,8 +23,8 @@ pub struct VoteBlocks {
 impl VoteBlocks {
     /// Those of a keeper that has voted for nobody yet and has no log. `salt`: drawn at random; nobody else knows it.
     pub fn fresh(cluster: ClusterId, own: KeeperId, salt: u64) -> VoteBlocks {
-        let (number, vote, voted) = (0, Vote::default(), Voted::default());
-        let last = VoteBlock { cluster, keeper: own, salt, number, vote, voted };
+        let (life, number, vote, voted) = (0, 0, Vote::default(), Voted::default());
+        let last = VoteBlock { cluster, keeper: own, salt, life, number, vote, voted };
         VoteBlocks { last, bad: Some(0) }
     }
 
@@ -54,6 +54,17 @@ impl VoteBlocks {
     /// header to whoever looks at all blocks.
     pub fn salt(&self) -> u64 {
         self.last.salt
+    }
+
+    /// How often this keeper was started.
+    pub fn life(&self) -> u64 {
+        self.last.life
+    }
+
+    /// It starts once more, with a log of which it says this: the block to be written to both places, as of `write`.
+    pub fn start(&mut self, voted: Voted) -> Buffer {
+        self.last.life += 1;
+        self.write(self.vote(), voted)
     }
 
     /// What it promised.

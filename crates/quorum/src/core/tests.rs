@@ -38,7 +38,8 @@ fn cut_off_and_written_anew() {
     let kept = Kept::new(&voters, Vote::default(), Stamp::FIRST, 0, Vec::new()).expect("empty");
     let (random, now) = (Arc::new(SimRandom::new(1)), Time::ZERO);
     let mut core =
-        Core::start(Start { own: KeeperId(OWN), life: 1, kept, random, now, planted: None }).expect("it starts");
+        Core::start(Start { own: KeeperId(OWN), life: 1, kept, uncommitted_max: 64 << 20, random, now, planted: None })
+            .expect("it starts");
     core.receive(now, append(1, 2, &[(2, 2), (3, 2), (4, 2)], 1));
     core.receive(now, append(3, 3, &[(2, 3)], 1));
     core.receive(now, append(1, 4, &[(2, 2), (3, 2), (4, 2), (5, 4)], 4));

@@ -10,7 +10,8 @@ fn start(vote: Vote, entries: Vec<Entry>) -> Core {
     let own = KeeperId(1);
     let kept = Kept::new(&[own], vote, Stamp::FIRST, 0, entries).expect("they follow one another");
     let random = Arc::new(SimRandom::new(1));
-    Core::start(Start { own, life: 1, kept, random, now: Time::ZERO, planted: None }).expect("it starts")
+    Core::start(Start { own, life: 1, kept, uncommitted_max: 64 << 20, random, now: Time::ZERO, planted: None })
+        .expect("it starts")
 }
 
 /// What it wants written, all of it, in order; and that it sends nothing.
@@ -51,4 +52,21 @@ fn leads_at_once() {
     let again = start(Vote { term, voted_for: Some(KeeperId(1)) }, log);
     let Role::Leads { term: later } = again.role() else { panic!("{:?}", again.role()) };
     assert!(later > term, "a term is led once");
+}
+
+/// While its disk does nothing a leader takes as much as there may be room for, in blocks: groups of one byte take as much as those of a thousand.
+#[test]
+fn what_is_uncommitted_has_an_end() {
+    let mut core = start(Vote::default(), Vec::new());
+    let Role::Leads { term } = core.role() else { panic!("{:?}", core.role()) };
+    let (number, ..) = written(&mut core);
+    core.durable(Time::ZERO, number.expect("it writes"));
+    let propose = |core: &mut Core| core.propose(Time::ZERO, term, Bytes::from_static(b"1"));
+    let taken = (0..1 << 20).take_while(|_| propose(&mut core).is_ok()).count();
+    assert_eq!(taken, (64 << 20) / 4096);
+    let refused = propose(&mut core).expect_err("no more");
+    assert_eq!(refused.kind(), base::error::ErrorKind::Busy, "{refused}");
+    let (number, ..) = written(&mut core);
+    core.durable(Time::ZERO, number.expect("it writes"));
+    propose(&mut core).expect("there is room again");
 }

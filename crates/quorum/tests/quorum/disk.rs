@@ -47,6 +47,8 @@ struct Keeper {
     states: Vec<State>,
     writes: Vec<(u64, usize)>,
     number: u64,
+    /// How often it was started.
+    life: u64,
     failed: bool,
 }
 
@@ -59,7 +61,7 @@ impl Keeper {
         assert_eq!((opened.vote, opened.entries.len()), (Vote::default(), 0));
         let states = vec![State { vote: Vote::default(), entries: Vec::new() }];
         let (now, base, writes) = (Time::ZERO, Stamp::FIRST, Vec::new());
-        Keeper { random, device, disk, log, now, base, states, writes, number: 0, failed: false }
+        Keeper { random, device, disk, log, now, base, states, writes, number: 0, life: 1, failed: false }
     }
 
     fn last(&self) -> &State {
@@ -149,7 +151,9 @@ impl Keeper {
         self.device.set_faults(SimFaults::default());
         self.disk = self.device.attach();
         let opened = open(&mut self.disk, OWN, self.base, settings(&self.random), self.now);
-        let (log, Opened { vote, entries, .. }) = opened.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        let (log, Opened { life, vote, entries, .. }) = opened.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        assert_eq!(life, self.life + 1, "seed {seed}");
+        self.life = life;
         // What is cut off by something that was on its way may be gone, as far as it was to be, and the rest be there.
         self.states.drain(..durable);
         let least = self.states.iter().map(|state| state.entries.len()).min().unwrap_or(0);
@@ -228,6 +232,12 @@ fn all_is_written() {
 #[test]
 fn starts_take_no_room() {
     let mut keeper = Keeper::new(2);
+    // All segments have been used once.
+    for _ in 0..200 {
+        keeper.push();
+        keeper.turns(20);
+        keeper.free();
+    }
     while keeper.last().entries.len() < 20 {
         keeper.push();
         keeper.turns(40);
@@ -268,8 +278,8 @@ fn a_mark_tells_rot_from_a_torn_end() {
         passes(&mut log, &mut disk, &mut now, if waits { 200 } else { 40 });
         assert_eq!(log.durable(), 1);
         device.crash();
-        // The mark of the start, entry 2, entry 3.
-        device.rot(FileName::new(FileKind::Log, 0), 2 * 4096 + 120, 1);
+        // Entry 2, entry 3.
+        device.rot(FileName::new(FileKind::Log, 0), 4096 + 120, 1);
         let mut disk = device.attach();
         let opened = open(&mut disk, OWN, Stamp::FIRST, settings(&random), now).map(|(_, opened)| opened.entries);
         match opened {
@@ -295,6 +305,10 @@ fn what_is_cut_off_takes_no_room() {
     assert!(log.durable() == 1 && log.wants_room());
     log.push(now, 2, None, entries(2, 2..=4), 1);
     passes(&mut log, &mut disk, &mut now, 50);
+    drop(disk);
+    let mut disk = device.attach();
+    let (mut log, opened) = open(&mut disk, OWN, Stamp::FIRST, settings(&random), now).expect("it opens");
+    assert_eq!(opened.entries, entries(2, 2..=4));
     log.free(now, 4);
     assert!(!log.wants_room());
     log.push(now, 3, None, entries(2, 5..=70), 4);
@@ -311,15 +325,43 @@ fn room_comes_back() {
     let (mut log, _) = open(&mut disk, OWN, Stamp::FIRST, settings(&random), Time::ZERO).expect("empty");
     let mut now = Time::ZERO;
     log.push(now, 1, Some(Vote { term: 2, voted_for: None }), Vec::new(), 1);
+    let entry = Entry { term: 2, index: 2, group: Bytes::from_static(b"1") };
+    log.push(now, 2, None, vec![entry], 1);
     passes(&mut log, &mut disk, &mut now, 300);
-    assert!(log.durable() == 0 && log.next_tick().is_some_and(|at| at > now), "{:?}", log.next_tick());
+    assert!(log.durable() == 1 && log.next_tick().is_some_and(|at| at > now), "{:?}", log.next_tick());
     device.set_faults(SimFaults::default());
     passes(&mut log, &mut disk, &mut now, 1500);
-    assert_eq!(log.durable(), 1);
+    assert_eq!((log.durable(), log.next_tick()), (2, None));
     // A group that no segment takes ends the log.
     let group = Bytes::from(vec![0; SEGMENT as usize]);
-    log.push(now, 2, None, vec![Entry { term: 2, index: 2, group }], 1);
+    log.push(now, 3, None, vec![Entry { term: 2, index: 3, group }], 1);
     assert_eq!((log.failure().map(|error| error.kind()), log.next_tick()), (Some(ErrorKind::Invalid), None));
+}
+
+/// One read that fails is read again, block by block; a disk that gives nothing is said, and nothing is taken for empty.
+#[test]
+fn what_cannot_be_read() {
+    let mut keeper = Keeper::new(11);
+    for _ in 0..10 {
+        keeper.push();
+        keeper.turns(30);
+    }
+    let last = keeper.last().clone();
+    keeper.device.kill();
+    // The votes are read first, one after the other, then the log.
+    for fails in 0..4 {
+        keeper.device.set_faults(SimFaults {
+            read_error: When::Nth(keeper.device.operations().reads + fails),
+            ..SimFaults::default()
+        });
+        let mut disk = keeper.device.attach();
+        let (_, opened) = open(&mut disk, OWN, Stamp::FIRST, settings(&keeper.random), keeper.now).expect("it opens");
+        assert_eq!((opened.vote, opened.entries), (last.vote, last.entries.clone()), "read {fails}");
+    }
+    keeper.device.set_faults(SimFaults { read_error: When::Always, ..SimFaults::default() });
+    let mut disk = keeper.device.attach();
+    let refused = open(&mut disk, OWN, Stamp::FIRST, settings(&keeper.random), keeper.now).map(drop);
+    assert_eq!(refused.expect_err("nothing is read").kind(), ErrorKind::Io);
 }
 
 /// A disk whose votes are gone is said, and not taken for an empty one; nor is another keeper's.
@@ -340,7 +382,7 @@ fn votes_that_are_gone() {
     let votes = [0, 1].map(|number| FileName::new(FileKind::Vote, number));
     device.rot(votes[0], 30, 1);
     opens(OWN).expect("the other one is whole");
-    device.rot(votes[1], 30, 1);
+    votes.iter().for_each(|vote| device.rot(*vote, 30, 1));
     assert_eq!(opens(OWN).expect_err("none is whole").kind(), ErrorKind::Corrupt);
     votes.iter().for_each(|vote| device.poke(*vote, 0, &[0; 4096]));
     assert_eq!(opens(OWN).expect_err("there is a log").kind(), ErrorKind::Corrupt);

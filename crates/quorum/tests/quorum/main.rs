@@ -4,4 +4,5 @@ mod alone;
 mod disk;
 mod histories;
 mod named;
+mod whole;
 mod world;

@@ -40,7 +40,15 @@ impl Three {
         let voters: Vec<KeeperId> = (1..=3).map(KeeperId).collect();
         let cores = voters.iter().zip(late).map(|(own, late)| {
             let kept = Kept::new(&voters, Vote::default(), Stamp::FIRST, 0, Vec::new()).expect("empty");
-            let start = Start { own: *own, life: 1, kept, random: Arc::new(Late(late)), now: Time::ZERO, planted };
+            let start = Start {
+                own: *own,
+                life: 1,
+                kept,
+                uncommitted_max: 64 << 20,
+                random: Arc::new(Late(late)),
+                now: Time::ZERO,
+                planted,
+            };
             Core::start(start).expect("it starts")
         });
         Three { cores: cores.collect(), now: Time::ZERO, sent: Vec::new(), hangs: None }

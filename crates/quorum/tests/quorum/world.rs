@@ -456,7 +456,7 @@ impl World {
             return Err(format!("K6: keeper {} voted in term {answered} and has forgotten it", at + 1));
         }
         let kept = Kept::new(&voters, vote, base, 0, keeper.disk.entries.clone()).map_err(|error| error.to_string())?;
-        let start = Start { own: voters[at], life: keeper.life, kept, random, now, planted };
+        let start = Start { own: voters[at], life: keeper.life, kept, uncommitted_max: 64 << 20, random, now, planted };
         keeper.core = Some(Core::start(start).map_err(|error| error.to_string())?);
         let life = keeper.life;
         self.later(0, Event::Tick { at, life });

@@ -1,0 +1,178 @@
+//! One keeper with its disk: `Core` and `Log` together. It is told what came, what the disk has done and what time it is, and says what the
+//! disk is to do, what to send, and what is committed.
+
+use crate::core::{Core, Output, Role, Start};
+use crate::kept::{Entry, Kept};
+use crate::log::{Log, Settings};
+use crate::message::{KeeperId, Message};
+use crate::open::{Opened, open};
+use crate::replay::Stamp;
+use base::disk::{Disk, Done, Op};
+use base::env::Random;
+use base::error::{Error, Result};
+use base::id::ClusterId;
+use base::planted::Planted;
+use base::unit::Time;
+use bytes::Bytes;
+use std::sync::Arc;
+
+/// Which keeper it is, and with whom it agrees.
+pub struct Seat {
+    /// The cluster.
+    pub cluster: ClusterId,
+    /// Which one it is.
+    pub own: KeeperId,
+    /// Who votes.
+    pub voters: Vec<KeeperId>,
+    /// How its log is kept.
+    pub settings: Settings,
+    /// Its chance: when it campaigns.
+    pub random: Arc<dyn Random>,
+    /// A fault that is put in on purpose.
+    pub planted: Option<Planted>,
+}
+
+/// What a keeper wants done, besides what its disk is to do.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Effect {
+    /// To be sent; it may be lost, late, or come twice.
+    Send {
+        /// To whom.
+        to: KeeperId,
+        /// What.
+        message: Message,
+    },
+    /// Committed, and durable here: what follows the entries that were told before.
+    Committed(Vec<Entry>),
+    /// What it is from now on, in which term.
+    Turned(Role),
+}
+
+/// A keeper that runs.
+pub struct Keeper {
+    core: Core,
+    log: Log,
+    /// What the core was told of the log.
+    durable: u64,
+    effects: Vec<Effect>,
+}
+
+impl Keeper {
+    /// Opens its disk, whose entries up to `base` are kept elsewhere, durably, and goes on. Blocks. Errors as of `open`.
+    pub fn open(disk: &mut dyn Disk, seat: Seat, base: Stamp, now: Time) -> Result<Keeper> {
+        let Seat { cluster, own, voters, settings, random, planted } = seat;
+        let uncommitted_max = settings.segments_max as u64 * settings.segment_length / 4;
+        let (log, Opened { life, vote, entries, committed }) = open(disk, (cluster, own), base, settings, now)?;
+        let kept = Kept::new(&voters, vote, base, committed, entries)?;
+        let core = Core::start(Start { own, life, kept, uncommitted_max, random, now, planted })?;
+        let mut keeper = Keeper { core, log, durable: 0, effects: Vec::new() };
+        keeper.go_on(now);
+        Ok(keeper)
+    }
+
+    /// A message came. `now` is read after it was taken from its link.
+    pub fn receive(&mut self, now: Time, message: Message) {
+        self.core.receive(now, message);
+        self.go_on(now);
+    }
+
+    /// Time has gone on. Call it when `next_tick` is due.
+    pub fn tick(&mut self, now: Time) {
+        if self.core.next_tick() <= now {
+            self.core.tick(now);
+        }
+        self.log.tick(now);
+        self.go_on(now);
+    }
+
+    /// When `tick` is to be called next.
+    pub fn next_tick(&self) -> Time {
+        let core = self.core.next_tick();
+        self.log.next_tick().map_or(core, |log| log.min(core))
+    }
+
+    /// Adds a group of changes that were computed as the leader of this term (`Core::propose`).
+    pub fn propose(&mut self, now: Time, term: u64, group: Bytes) -> Result<u64> {
+        let index = self.core.propose(now, term, group)?;
+        self.go_on(now);
+        Ok(index)
+    }
+
+    /// Asks another keeper to take over at once (`Core::hand_over`).
+    pub fn hand_over(&mut self, now: Time, to: KeeperId) {
+        self.core.hand_over(now, to);
+        self.go_on(now);
+    }
+
+    /// An operation of the disk is done. `Err` if the log failed with it: this keeper says nothing more, and is to be ended.
+    pub fn completed(&mut self, now: Time, done: Done) -> Result<()> {
+        self.log.completed(now, done)?;
+        self.go_on(now);
+        Ok(())
+    }
+
+    /// Entries up to this one are kept elsewhere, durably, and whoever is to get them from the log has them. To be said again while the log
+    /// `wants_room`: a leader keeps what it does not know everybody to have.
+    pub fn free(&mut self, now: Time, to: u64) {
+        self.core.free(to);
+        self.log.free(now, self.core.front());
+        self.go_on(now);
+    }
+
+    /// Whether entries should be kept elsewhere soon: the log runs short of room. Nothing is to be proposed meanwhile: a full log takes not even what
+    /// a new leader begins with.
+    pub fn wants_room(&self) -> bool {
+        self.log.wants_room()
+    }
+
+    /// Why its log writes nothing any more.
+    pub fn failure(&self) -> Option<&Error> {
+        self.log.failure()
+    }
+
+    /// Whether nobody else can lead now, so that reads are answered: of all that is committed.
+    pub fn has_lease(&self, now: Time) -> bool {
+        self.core.has_lease(now)
+    }
+
+    /// The highest index that is durable at a majority, as far as it is known here.
+    pub fn committed(&self) -> u64 {
+        self.core.committed()
+    }
+
+    /// What it is.
+    pub fn role(&self) -> Role {
+        self.core.role()
+    }
+
+    /// Operations to be put to the disk, in order.
+    pub fn take_operations(&mut self) -> Vec<(u64, Op)> {
+        self.log.take_operations()
+    }
+
+    /// What is to be done since this was asked, in order.
+    pub fn take_effects(&mut self) -> Vec<Effect> {
+        std::mem::take(&mut self.effects)
+    }
+
+    /// Takes what one of the two has for the other, until neither has.
+    fn go_on(&mut self, now: Time) {
+        loop {
+            for output in self.core.take_outputs() {
+                match output {
+                    Output::Write { number, vote, entries } => {
+                        self.log.push(now, number, vote, entries, self.core.committed());
+                    }
+                    Output::Send { to, message } => self.effects.push(Effect::Send { to, message }),
+                    Output::Committed(entries) => self.effects.push(Effect::Committed(entries)),
+                    Output::Turned(role) => self.effects.push(Effect::Turned(role)),
+                }
+            }
+            if self.log.durable() == self.durable {
+                return;
+            }
+            self.durable = self.log.durable();
+            self.core.durable(now, self.durable);
+        }
+    }
+}
