@@ -2,14 +2,14 @@
 //! disk is to do, what to send, and what is committed.
 
 use crate::core::{Core, Output, Role, Start};
-use crate::kept::{Entry, Kept};
+use crate::kept::{Entry, Kept, room_of};
 use crate::log::{Log, Settings};
 use crate::message::{KeeperId, Message};
 use crate::open::{Opened, open};
 use crate::replay::Stamp;
 use base::disk::{Disk, Done, Op};
 use base::env::Random;
-use base::error::{Error, Result};
+use base::error::{Error, ErrorKind, Result};
 use base::id::ClusterId;
 use base::planted::Planted;
 use base::unit::Time;
@@ -91,8 +91,16 @@ impl Keeper {
         self.log.next_tick().map_or(core, |log| log.min(core))
     }
 
-    /// Adds a group of changes that were computed as the leader of this term (`Core::propose`).
+    /// Adds a group of changes that were computed as the leader of this term (`Core::propose`). `Invalid` if no segment takes it: it would end the logs
+    /// of all keepers.
     pub fn propose(&mut self, now: Time, term: u64, group: Bytes) -> Result<u64> {
+        if !self.log.takes(room_of(group.len())) {
+            let text = format!(
+                "a group of {} bytes is larger than a segment of the keepers' log; nothing was added",
+                group.len()
+            );
+            return Err(Error::new(ErrorKind::Invalid, text));
+        }
         let index = self.core.propose(now, term, group)?;
         self.go_on(now);
         Ok(index)
@@ -108,7 +116,7 @@ impl Keeper {
     pub fn completed(&mut self, now: Time, done: Done) -> Result<()> {
         self.log.completed(now, done)?;
         self.go_on(now);
-        Ok(())
+        self.failure().map_or(Ok(()), |failure| Err(failure.clone()))
     }
 
     /// Entries up to this one are kept elsewhere, durably, and whoever is to get them from the log has them. To be said again while the log
@@ -125,7 +133,7 @@ impl Keeper {
         self.log.wants_room()
     }
 
-    /// Why its log writes nothing any more.
+    /// Why its log writes nothing any more. To be asked after each call: a keeper whose log failed is to be ended.
     pub fn failure(&self) -> Option<&Error> {
         self.log.failure()
     }

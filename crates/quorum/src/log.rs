@@ -40,8 +40,12 @@ pub struct Settings {
 enum Waiting {
     Vote(Vote),
     Entry(Entry),
-    /// All of the write of this number came before.
-    End(u64),
+    /// All of the write of this number came before. So much was known as committed then: of the log with that, and not of what waits in front of it
+    /// and may be cut off by it.
+    End {
+        number: u64,
+        committed: u64,
+    },
 }
 
 /// What is under way.
@@ -49,8 +53,9 @@ enum Flight {
     /// The two blocks of a vote. `step`: writing the first, syncing it, writing the second, syncing that.
     Vote { step: usize, places: [usize; 2], block: Bytes },
     /// Groups, or a mark: written, then synced. `last`: the newest entry then; `end`: what is durable with it.
-    /// `cut`: what is behind this index of what was written before is cut off.
-    Groups { is_synced: bool, last: Stamp, cut: Option<u64>, end: Option<u64> },
+    /// `cut`: what is behind this index of what was written before is not needed any more. `end`: the number of the write that ends with it, and
+    /// what was known as committed then.
+    Groups { is_synced: bool, last: Stamp, cut: u64, end: Option<(u64, u64)> },
 }
 
 /// The disk of a running keeper.
@@ -119,7 +124,7 @@ impl Log {
         if self.failure.is_some() {
             return;
         }
-        if let Some(long) = entries.iter().find(|entry| entry.room() > self.segments.longest()) {
+        if let Some(long) = entries.iter().find(|entry| !self.takes(entry.room())) {
             let text = format!(
                 "entry {} of the keepers' log has {} bytes, which no segment here takes; nothing is lost; give all keepers segments of \
                  one size",
@@ -129,10 +134,9 @@ impl Log {
             self.fail(Error::new(ErrorKind::Invalid, text));
             return;
         }
-        self.committed = self.committed.max(committed);
         self.waiting.extend(vote.map(Waiting::Vote));
         self.waiting.extend(entries.into_iter().map(Waiting::Entry));
-        self.waiting.push_back(Waiting::End(number));
+        self.waiting.push_back(Waiting::End { number, committed });
         self.advance(now);
     }
 
@@ -169,6 +173,11 @@ impl Log {
     /// Whether entries should be kept elsewhere soon: segments run short, or none can be had.
     pub fn wants_room(&self) -> bool {
         self.segments.wants_room()
+    }
+
+    /// Whether a group that takes so many bytes fits a segment.
+    pub(crate) fn takes(&self, room: u64) -> bool {
+        room <= self.segments.longest()
     }
 
     /// Why it writes nothing any more.
@@ -232,8 +241,8 @@ impl Log {
             }
             Some(Flight::Groups { last, cut, end, .. }) => {
                 self.durable = last;
-                self.ended = end.unwrap_or(self.ended);
-                cut.into_iter().for_each(|cut| self.segments.cut(cut, last.index));
+                end.into_iter().for_each(|(number, committed)| self.end(number, committed));
+                self.segments.cut(cut, last.index);
             }
             None => {}
         }
@@ -266,8 +275,9 @@ impl Log {
     }
 
     fn begin(&mut self, now: Time) {
-        while let Some(Waiting::End(number)) = self.waiting.pop_front_if(|waiting| matches!(waiting, Waiting::End(_))) {
-            self.ended = number;
+        let is_end = |waiting: &mut Waiting| matches!(waiting, Waiting::End { .. });
+        while let Some(Waiting::End { number, committed }) = self.waiting.pop_front_if(is_end) {
+            self.end(number, committed);
         }
         match self.waiting.front() {
             Some(Waiting::Vote(vote)) => {
@@ -275,10 +285,15 @@ impl Log {
                 self.waiting.pop_front();
                 self.begin_vote(vote);
             }
-            Some(Waiting::Entry(_) | Waiting::End(_)) => self.begin_groups(),
+            Some(Waiting::Entry(_) | Waiting::End { .. }) => self.begin_groups(),
             None if !self.is_marked && now >= self.quiet_since.after(MARK_AFTER) => self.begin_mark(),
             None => {}
         }
+    }
+
+    /// All of a write is durable.
+    fn end(&mut self, number: u64, committed: u64) {
+        (self.ended, self.committed) = (number, self.committed.max(committed));
     }
 
     fn promised(&self) -> Promised {
@@ -315,7 +330,7 @@ impl Log {
         // It has no entry, so it keeps no segment.
         let (file, offset) = self.segments.take(BLOCK as u64, 0);
         self.submit(Op::Write { file, offset, parts: vec![block.freeze()] });
-        self.flight = Some(Flight::Groups { is_synced: false, last: self.durable, cut: None, end: None });
+        self.flight = Some(Flight::Groups { is_synced: false, last: self.durable, cut: u64::MAX, end: None });
     }
 
     /// Term and sum of the entry before this one; nothing if that is kept elsewhere and not known.
@@ -338,14 +353,14 @@ impl Log {
                 Waiting::Entry(entry) if count < GROUPS_AWAY && length + entry.room() <= room => {
                     (length, count) = (length + entry.room(), count + 1);
                 }
-                Waiting::End(_) => {}
+                Waiting::End { .. } => {}
                 _ => break,
             }
         }
         let mut bytes = self.pool.take(length as usize);
         let (mut at, mut end, mut last, mut highest, mut lowest) = (0, None, self.durable, 0, u64::MAX);
-        let before = self.stamps.back().unwrap_or(&self.base).index;
-        while let Some(waiting) = self.waiting.pop_front_if(|waiting| count > 0 || matches!(waiting, Waiting::End(_))) {
+        let is_end = |waiting: &Waiting| matches!(waiting, Waiting::End { .. });
+        while let Some(waiting) = self.waiting.pop_front_if(|waiting| count > 0 || is_end(waiting)) {
             match waiting {
                 Waiting::Entry(entry) => {
                     let long = entry.room() as usize;
@@ -354,15 +369,14 @@ impl Log {
                     lowest = lowest.min(last.index - 1);
                     (at, count) = (at + long, count - 1);
                 }
-                Waiting::End(number) => end = Some(number),
+                Waiting::End { number, committed } => end = Some((number, committed)),
                 Waiting::Vote(_) => unreachable!("entries are counted up to the next vote"),
             }
         }
         self.is_marked = false;
-        let cut = (lowest < before).then_some(lowest);
         let (file, offset) = self.segments.take(length, highest);
         self.submit(Op::Write { file, offset, parts: vec![bytes.freeze()] });
-        self.flight = Some(Flight::Groups { is_synced: false, last, cut, end });
+        self.flight = Some(Flight::Groups { is_synced: false, last, cut: lowest, end });
     }
 
     /// Puts a group where it will be written; its stamp.

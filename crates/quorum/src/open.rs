@@ -19,7 +19,7 @@ use base::id::ClusterId;
 use base::limit::BLOCK;
 use base::unit::Time;
 use bytes::Bytes;
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashSet};
 
 /// Bytes read at once in search of groups: most have a few blocks, and a read of the disk for each takes longer than all else.
 const WINDOW: usize = 1 << 20;
@@ -50,14 +50,14 @@ pub fn open(
     let is_log = |name: &FileName| name.kind == FileKind::Log && name.number < SEGMENTS_FAR;
     let logs: Vec<(FileName, u64)> = files.iter().copied().filter(|(name, _)| is_log(name)).collect();
     let mut votes = open_votes(disk, &files, keeper, logs.is_empty(), &settings)?;
-    let (mut places, mut unread) = (Vec::new(), 0);
+    let (mut places, mut unread) = (Vec::new(), Vec::new());
     for (name, length) in &logs {
-        unread += read_groups(disk, (*name, *length), (votes.salt(), base.index), &mut places)?;
+        let blocks = read_groups(disk, (*name, *length), (votes.salt(), base.index), &mut places)?;
+        unread.extend(blocks.into_iter().map(|offset| (*name, offset)));
     }
     let found = places.iter().map(|place| place.found.clone()).collect();
     let Replayed { entries, committed, said, lacks, next_order } = replay(found, base, votes.voted())?;
-    // What cannot be read now may be read later, and must not be there twice.
-    let next_order = next_order.saturating_add(unread);
+    let next_order = next_order.saturating_add(unread.len() as u64);
     if let Some(lacks) = lacks {
         let text = format!(
             "this keeper's log lacks the entries {} to {}, which it had acknowledged; nothing was changed; no data is lost while most \
@@ -68,6 +68,10 @@ pub fn open(
     }
     let stamps: Vec<Stamp> = entries.iter().map(Entry::stamp).collect();
     make_durable(disk, &places, &stamps, said)?;
+    // What cannot be read now must not come back later. A block that cannot be written either may, with an order that nothing else has.
+    for (name, offset) in unread {
+        let _is_gone = write(disk, name, offset, &[0; BLOCK]).and_then(|()| sync(disk, name));
+    }
     // What was said last may be of a log that was cut off since by a group that is lost. A new keeper's votes are there before it has a log: a log
     // without votes has lost them.
     let durable = stamps.last().copied().unwrap_or(base);
@@ -77,9 +81,9 @@ pub fn open(
         write(disk, VOTE_FILES[place], 0, &block)?;
         sync(disk, VOTE_FILES[place])?;
     }
-    let needed = Needed::of(&places, &stamps);
+    let log = stamps.iter().copied().collect();
     let segments = logs.iter().map(|(name, length)| {
-        let last = needed.last(places.iter().filter(|place| place.file == *name));
+        let last = last(places.iter().filter(|place| place.file == *name), &log);
         FoundSegment { number: name.number as usize, is_usable: *length == settings.segment_length, last }
     });
     let segments = Segments::new((settings.segment_length, settings.segments_max), segments.collect());
@@ -88,46 +92,17 @@ pub fn open(
     Ok((log, Opened { life, vote, entries, committed }))
 }
 
-/// Which of the places are needed: of entries that are in the log, or that nothing in it cuts off durably.
-struct Needed {
-    /// The entries that are in the log, and the order of the newest whole copy of each.
-    orders: HashMap<Stamp, u64>,
-    /// Of the entries up to each index, the highest of these orders.
-    cut_by: BTreeMap<u64, u64>,
-}
-
-impl Needed {
-    fn of(places: &[Place], stamps: &[Stamp]) -> Needed {
-        let mut orders: HashMap<Stamp, u64> = stamps.iter().map(|stamp| (*stamp, 0)).collect();
-        for place in places.iter().filter(|place| place.found.group.is_some() && !place.found.header.is_mark) {
-            if let Some(order) = orders.get_mut(&place.found.header.stamp) {
-                *order = place.order().max(*order);
-            }
-        }
-        let (mut cut_by, mut highest) = (BTreeMap::new(), 0);
-        for stamp in stamps {
-            highest = highest.max(orders[stamp]);
-            cut_by.insert(stamp.index, highest);
-        }
-        Needed { orders, cut_by }
-    }
-
-    fn is(&self, place: &Place) -> bool {
-        let Header { is_mark, stamp, .. } = place.found.header;
-        let cut_by = self.cut_by.range(..=stamp.index).next_back().map_or(0, |(_, order)| *order);
-        !is_mark && (self.orders.contains_key(&stamp) || place.order() > cut_by)
-    }
-
-    /// Of a segment's places: the highest order, the highest index that is needed, and where what comes next may be written. A segment is written from
-    /// its beginning on: what has a lower order than the first is of an earlier use.
-    fn last<'a>(&self, of_it: impl Iterator<Item = &'a Place>) -> Option<(u64, u64, u64)> {
-        let mut of_it = of_it.peekable();
-        let first = of_it.peek()?.order();
-        let of_use: Vec<&Place> = of_it.filter(|place| place.order() >= first).collect();
-        let highest = of_use.iter().filter(|place| self.is(place)).map(|place| place.found.header.stamp.index).max();
-        let last = of_use.into_iter().max_by_key(|place| place.order())?;
-        Some((last.order(), highest.unwrap_or(0), last.end()))
-    }
+/// Of a segment's places: the highest order, the highest index of entries that are in the log, and where what comes next may be written. A segment is
+/// written from its beginning on: what has a lower order than the first is of an earlier use. What is not in the log is not needed: the
+/// votes of this start say where it ends.
+fn last<'a>(of_it: impl Iterator<Item = &'a Place>, log: &HashSet<Stamp>) -> Option<(u64, u64, u64)> {
+    let mut of_it = of_it.peekable();
+    let first = of_it.peek()?.order();
+    let of_use: Vec<&Place> = of_it.filter(|place| place.order() >= first).collect();
+    let entries = of_use.iter().map(|place| &place.found.header).filter(|header| !header.is_mark);
+    let highest = entries.map(|header| header.stamp).filter(|stamp| log.contains(stamp)).map(|stamp| stamp.index).max();
+    let last = of_use.into_iter().max_by_key(|place| place.order())?;
+    Some((last.order(), highest.unwrap_or(0), last.end()))
 }
 
 /// The two blocks of the vote, durable as far as they are whole. Where there never were any, and no log either, they are made.
@@ -189,14 +164,14 @@ impl Place {
 }
 
 /// Adds the groups and marks of a segment that have the keeper's salt; of those up to `base` without what is in them. All blocks are looked at: behind
-/// a damaged group others may follow. How many blocks could not be read.
+/// a damaged group others may follow. Where the blocks are that cannot be read; if none can, it is not the blocks, and an error.
 fn read_groups(
     disk: &mut dyn Disk,
     (file, length): (FileName, u64),
     (salt, base): (u64, u64),
     places: &mut Vec<Place>,
-) -> Result<u64> {
-    let mut unread = 0;
+) -> Result<Vec<u64>> {
+    let mut unread = Vec::new();
     let (mut next, mut damaged) = (0, None);
     let (mut window, mut window_at) = (Vec::new(), 0);
     // Less than a block was never a segment of ours.
@@ -220,7 +195,7 @@ fn read_groups(
         let bytes = bytes as usize;
         let whole = match block.get(..bytes) {
             Some(whole) => whole.to_vec(),
-            None => read_what_can_be(disk, file, (offset, bytes.next_multiple_of(BLOCK)), &mut 0)?,
+            None => read_what_can_be(disk, file, (offset, bytes.next_multiple_of(BLOCK)), &mut Vec::new())?,
         };
         let group = whole.get(HEADER_BYTES..bytes).filter(|group| header.is_mark || crc32c(group) == header.stamp.sum);
         let end = offset + bytes.next_multiple_of(BLOCK) as u64;
@@ -235,6 +210,11 @@ fn read_groups(
         let is_needed = header.stamp.index > base;
         let group = group.map(|group| if is_needed { Bytes::copy_from_slice(group) } else { Bytes::new() });
         places.push(Place { file, offset, found: Found { header, group } });
+    }
+    if !unread.is_empty() && unread.len() as u64 * BLOCK as u64 == length {
+        let text =
+            format!("the keepers' log could not be read: no block of {file} can; nothing was changed: check the disk");
+        return Err(Error::new(ErrorKind::Io, text));
     }
     Ok(unread)
 }
@@ -269,28 +249,24 @@ fn not_durable(error: &DiskError) -> Error {
     Error::new(ErrorKind::Io, text)
 }
 
-/// Bytes of a file; fewer at its end. Blocks that cannot be read are zeros, and counted, if others can: else it is not the blocks.
+/// Bytes of a file; fewer at its end. Blocks that cannot be read are zeros, and noted.
 fn read_what_can_be(
     disk: &mut dyn Disk,
     file: FileName,
     (offset, length): (u64, usize),
-    unread: &mut u64,
+    unread: &mut Vec<u64>,
 ) -> Result<Vec<u8>> {
-    let error = match read(disk, file, offset, length) {
-        Ok(bytes) => return Ok(bytes),
-        Err(error @ DiskError::Io(_)) if length > BLOCK => error,
-        Err(error) => return Err(unreadable(&error)),
-    };
-    let (mut bytes, mut failed) = (Vec::with_capacity(length), 0);
-    for block in 0..length / BLOCK {
-        let read = read(disk, file, offset + (block * BLOCK) as u64, BLOCK);
-        failed += u64::from(read.is_err());
-        bytes.extend(read.unwrap_or_else(|_| vec![0; BLOCK]));
+    match read(disk, file, offset, length) {
+        Err(DiskError::Io(_)) => {}
+        read => return read.map_err(|error| unreadable(&error)),
     }
-    if failed as usize == length / BLOCK {
-        return Err(unreadable(&error));
+    let mut bytes = Vec::with_capacity(length);
+    for at in (offset..offset + length as u64).step_by(BLOCK) {
+        bytes.extend(read(disk, file, at, BLOCK).unwrap_or_else(|_| {
+            unread.push(at);
+            vec![0; BLOCK]
+        }));
     }
-    *unread += failed;
     Ok(bytes)
 }
 

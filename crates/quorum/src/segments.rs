@@ -67,7 +67,8 @@ impl Segments {
         let needed = found.iter().filter(|found| found.last.is_some()).map(|found| found.number + 1).max().unwrap_or(0);
         let mut segments = Segments {
             length,
-            most: most.max(needed).min(SEGMENTS_FAR as usize),
+            // One is written while the other one says what was promised.
+            most: most.max(needed).clamp(2, SEGMENTS_FAR as usize),
             segments: vec![Segment::Missing; count],
             current: None,
             offset: 0,

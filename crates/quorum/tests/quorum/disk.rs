@@ -9,6 +9,7 @@ use bytes::Bytes;
 use quorum::{Entry, Header, KeeperId, Log, Opened, Promised, Settings, Stamp, Vote, open};
 use sim::disk::{SimDevice, SimDisk, SimFaults, When};
 use sim::random::SimRandom;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -252,6 +253,11 @@ fn starts_take_no_room() {
     assert!(keeper.device.files().iter().filter(|(name, _)| name.kind == FileKind::Log).count() <= MOST);
 }
 
+/// Entries of a term and so many bytes.
+fn entries(term: u64, range: RangeInclusive<u64>, length: usize) -> Vec<Entry> {
+    range.map(|index| Entry { term, index, group: Bytes::from(vec![1; length]) }).collect()
+}
+
 /// A log, and its disk, that does what there is to be done for so many milliseconds.
 fn passes(log: &mut Log, disk: &mut SimDisk, now: &mut Time, milliseconds: u64) {
     for _ in 0..milliseconds {
@@ -296,24 +302,70 @@ fn what_is_cut_off_takes_no_room() {
     let device = SimDevice::new(10, SimFaults::default());
     let mut disk = device.attach();
     let (mut log, _) = open(&mut disk, OWN, Stamp::FIRST, settings(&random), Time::ZERO).expect("empty");
-    let entries = |term, range: std::ops::RangeInclusive<u64>| -> Vec<Entry> {
-        range.map(|index| Entry { term, index, group: Bytes::from(vec![1; 3000]) }).collect()
-    };
     let mut now = Time::ZERO;
-    log.push(now, 1, None, entries(1, 2..=70), 1);
+    log.push(now, 1, None, entries(1, 2..=70, 3000), 1);
     passes(&mut log, &mut disk, &mut now, 300);
     assert!(log.durable() == 1 && log.wants_room());
-    log.push(now, 2, None, entries(2, 2..=4), 1);
+    log.push(now, 2, None, entries(2, 2..=4, 3000), 1);
     passes(&mut log, &mut disk, &mut now, 50);
     drop(disk);
     let mut disk = device.attach();
     let (mut log, opened) = open(&mut disk, OWN, Stamp::FIRST, settings(&random), now).expect("it opens");
-    assert_eq!(opened.entries, entries(2, 2..=4));
+    assert_eq!(opened.entries, entries(2, 2..=4, 3000));
     log.free(now, 4);
     assert!(!log.wants_room());
-    log.push(now, 3, None, entries(2, 5..=70), 4);
+    log.push(now, 3, None, entries(2, 5..=70, 3000), 4);
     passes(&mut log, &mut disk, &mut now, 300);
     assert_eq!(log.durable(), 3);
+}
+
+/// What a new leader committed is not said of entries that it cuts off and that still wait.
+#[test]
+fn committed_is_said_of_its_own_log() {
+    let random = SimRandom::new(12);
+    let device = SimDevice::new(13, SimFaults::default());
+    let mut disk = device.attach();
+    let (mut log, _) = open(&mut disk, OWN, Stamp::FIRST, settings(&random), Time::ZERO).expect("empty");
+    let mut now = Time::ZERO;
+    log.push(now, 1, None, entries(1, 2..=13, 100), 1);
+    log.push(now, 2, Some(Vote { term: 2, voted_for: None }), entries(2, 5..=9, 100), 9);
+    // After each turn of the disk the process may be killed.
+    for turn in 0..20 {
+        passes(&mut log, &mut disk, &mut now, 1);
+        let copy = SimDevice::new(14, SimFaults::default());
+        device.files().into_iter().for_each(|(name, _)| copy.poke(name, 0, &device.peek(name)));
+        let opened = open(&mut copy.attach(), OWN, Stamp::FIRST, settings(&random), now).map(|(_, opened)| opened);
+        let Opened { entries, committed, .. } = opened.expect("it opens");
+        let of_old = entries.iter().find(|entry| entry.index >= 5 && entry.term == 1);
+        let of_old = of_old.map_or(u64::MAX, |entry| entry.index);
+        assert!(committed < of_old, "turn {turn}: {committed} are committed, {of_old} is not");
+    }
+    assert_eq!(log.durable(), 2);
+}
+
+/// What lies behind the end of a log that is all kept elsewhere holds no segment.
+#[test]
+fn nothing_behind_the_base_is_needed() {
+    let random = SimRandom::new(15);
+    let device = SimDevice::new(16, SimFaults::default());
+    let mut disk = device.attach();
+    let (mut log, _) = open(&mut disk, OWN, Stamp::FIRST, settings(&random), Time::ZERO).expect("empty");
+    let mut now = Time::ZERO;
+    log.push(now, 1, None, entries(1, 2..=60, 100), 1);
+    let last = entries(2, 2..=2, 100);
+    log.push(now, 2, None, last.clone(), 2);
+    passes(&mut log, &mut disk, &mut now, 300);
+    assert_eq!(log.durable(), 2);
+    drop(disk);
+    let mut disk = device.attach();
+    let (mut log, opened) = open(&mut disk, OWN, last[0].stamp(), settings(&random), now).expect("it opens");
+    assert_eq!(opened.entries, []);
+    for index in 3..40 {
+        log.push(now, index, None, entries(2, index..=index, 12_000), index - 1);
+        passes(&mut log, &mut disk, &mut now, 20);
+        log.free(now, index);
+        assert_eq!(log.durable(), index);
+    }
 }
 
 /// A segment that finds no room is tried again; nothing is asked of anybody meanwhile, and what waits is written then.
