@@ -266,6 +266,18 @@ pub trait Disk: Send {
     fn backend(&self) -> &'static str;
 }
 
+/// Does one operation on a disk that does nothing else, and waits for its end: what opening does.
+pub fn wait(disk: &mut dyn Disk, op: Op) -> Result<Vec<u8>, DiskError> {
+    disk.submit(0, op);
+    let mut done = Vec::new();
+    loop {
+        disk.poll(None, &mut done);
+        if let Some(done) = done.pop() {
+            return done.result.map(|buffer| buffer.to_vec());
+        }
+    }
+}
+
 /// One file of flexible length that is read and written at any offset, blocking: what the embedded tree of the metadata store needs.
 pub trait BlockFile: Send + Sync + fmt::Debug {
     /// Its length in bytes.

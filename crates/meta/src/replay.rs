@@ -6,7 +6,7 @@ use crate::key::Key;
 use crate::layers::{Frozen, Layers, Overlay, Slot};
 use crate::merge;
 use crate::tree;
-use base::disk::{BlockFile, Caching, Disk, DiskError, FileKind, FileName, Fill, Op};
+use base::disk::{BlockFile, Caching, Disk, DiskError, FileKind, FileName, Fill, Op, wait};
 use base::error::{Error, ErrorKind, Result};
 use base::id::ROOT;
 use base::limit::BLOCK;
@@ -238,18 +238,6 @@ fn apply(layers: &mut Layers, group: &Group, sequence: u64) -> Result<u64> {
 fn read(disk: &mut dyn Disk, file: FileName, offset: u64, length: usize) -> Result<Vec<u8>> {
     let read = Op::Read { file, offset, length, caching: Caching::Around };
     wait(disk, read).map_err(|error| unreadable(&error))
-}
-
-/// Does one operation on a disk that does nothing else.
-fn wait(disk: &mut dyn Disk, op: Op) -> std::result::Result<Vec<u8>, DiskError> {
-    disk.submit(0, op);
-    let mut done = Vec::new();
-    loop {
-        disk.poll(None, &mut done);
-        if let Some(done) = done.pop() {
-            return done.result.map(|buffer| buffer.to_vec());
-        }
-    }
 }
 
 fn unreadable(error: &DiskError) -> Error {

@@ -13,7 +13,7 @@ use crate::segments::{FoundSegment, SEGMENTS_FAR, Segments};
 use crate::vote::VoteBlocks;
 use base::buffer::Buffer;
 use base::checksum::crc32c;
-use base::disk::{Caching, Disk, DiskError, FileKind, FileName, Fill, Op};
+use base::disk::{Caching, Disk, DiskError, FileKind, FileName, Fill, Op, wait};
 use base::error::{Error, ErrorKind, Result};
 use base::id::ClusterId;
 use base::limit::BLOCK;
@@ -273,18 +273,6 @@ fn read_what_can_be(
 /// Bytes of a file; fewer at its end.
 fn read(disk: &mut dyn Disk, file: FileName, offset: u64, length: usize) -> std::result::Result<Vec<u8>, DiskError> {
     wait(disk, Op::Read { file, offset, length, caching: Caching::Around })
-}
-
-/// Does one operation on a disk that does nothing else.
-fn wait(disk: &mut dyn Disk, op: Op) -> std::result::Result<Vec<u8>, DiskError> {
-    disk.submit(0, op);
-    let mut done = Vec::new();
-    loop {
-        disk.poll(None, &mut done);
-        if let Some(done) = done.pop() {
-            return done.result.map(|buffer| buffer.to_vec());
-        }
-    }
 }
 
 fn unreadable(error: &DiskError) -> Error {
