@@ -253,6 +253,13 @@ fn starts_take_no_room() {
     assert!(keeper.device.files().iter().filter(|(name, _)| name.kind == FileKind::Log).count() <= MOST);
 }
 
+/// A keeper on an empty device.
+fn new_keeper(device: &SimDevice, random: &SimRandom) -> (SimDisk, Log) {
+    let mut disk = device.attach();
+    let (log, _) = open(&mut disk, OWN, Stamp::FIRST, settings(random), Time::ZERO).expect("empty");
+    (disk, log)
+}
+
 /// Entries of a term and so many bytes.
 fn entries(term: u64, range: RangeInclusive<u64>, length: usize) -> Vec<Entry> {
     range.map(|index| Entry { term, index, group: Bytes::from(vec![1; length]) }).collect()
@@ -276,8 +283,7 @@ fn a_mark_tells_rot_from_a_torn_end() {
     for waits in [false, true] {
         let random = SimRandom::new(3);
         let device = SimDevice::new(4, SimFaults::default());
-        let mut disk = device.attach();
-        let (mut log, _) = open(&mut disk, OWN, Stamp::FIRST, settings(&random), Time::ZERO).expect("empty");
+        let (mut disk, mut log) = new_keeper(&device, &random);
         let entry = |index| Entry { term: 2, index, group: Bytes::from(vec![index as u8; 100]) };
         let mut now = Time::ZERO;
         log.push(now, 1, Some(Vote { term: 2, voted_for: Some(OWN.1) }), vec![entry(2), entry(3)], 1);
@@ -300,8 +306,7 @@ fn a_mark_tells_rot_from_a_torn_end() {
 fn what_is_cut_off_takes_no_room() {
     let random = SimRandom::new(9);
     let device = SimDevice::new(10, SimFaults::default());
-    let mut disk = device.attach();
-    let (mut log, _) = open(&mut disk, OWN, Stamp::FIRST, settings(&random), Time::ZERO).expect("empty");
+    let (mut disk, mut log) = new_keeper(&device, &random);
     let mut now = Time::ZERO;
     log.push(now, 1, None, entries(1, 2..=70, 3000), 1);
     passes(&mut log, &mut disk, &mut now, 300);
@@ -324,8 +329,7 @@ fn what_is_cut_off_takes_no_room() {
 fn committed_is_said_of_its_own_log() {
     let random = SimRandom::new(12);
     let device = SimDevice::new(13, SimFaults::default());
-    let mut disk = device.attach();
-    let (mut log, _) = open(&mut disk, OWN, Stamp::FIRST, settings(&random), Time::ZERO).expect("empty");
+    let (mut disk, mut log) = new_keeper(&device, &random);
     let mut now = Time::ZERO;
     log.push(now, 1, None, entries(1, 2..=13, 100), 1);
     log.push(now, 2, Some(Vote { term: 2, voted_for: None }), entries(2, 5..=9, 100), 9);
@@ -348,8 +352,7 @@ fn committed_is_said_of_its_own_log() {
 fn nothing_behind_the_base_is_needed() {
     let random = SimRandom::new(15);
     let device = SimDevice::new(16, SimFaults::default());
-    let mut disk = device.attach();
-    let (mut log, _) = open(&mut disk, OWN, Stamp::FIRST, settings(&random), Time::ZERO).expect("empty");
+    let (mut disk, mut log) = new_keeper(&device, &random);
     let mut now = Time::ZERO;
     log.push(now, 1, None, entries(1, 2..=60, 100), 1);
     let last = entries(2, 2..=2, 100);
@@ -373,8 +376,7 @@ fn nothing_behind_the_base_is_needed() {
 fn room_comes_back() {
     let random = SimRandom::new(5);
     let device = SimDevice::new(6, SimFaults { no_room_for: Some(FileKind::Log), ..SimFaults::default() });
-    let mut disk = device.attach();
-    let (mut log, _) = open(&mut disk, OWN, Stamp::FIRST, settings(&random), Time::ZERO).expect("empty");
+    let (mut disk, mut log) = new_keeper(&device, &random);
     let mut now = Time::ZERO;
     log.push(now, 1, Some(Vote { term: 2, voted_for: None }), Vec::new(), 1);
     let entry = Entry { term: 2, index: 2, group: Bytes::from_static(b"1") };
@@ -424,8 +426,7 @@ fn votes_that_are_gone() {
     let opens = |own| open(&mut device.attach(), own, Stamp::FIRST, settings(&random), Time::ZERO).map(drop);
     opens(OWN).expect("empty");
     opens(OWN).expect("nothing was written");
-    let mut disk = device.attach();
-    let (mut log, _) = open(&mut disk, OWN, Stamp::FIRST, settings(&random), Time::ZERO).expect("empty");
+    let (mut disk, mut log) = new_keeper(&device, &random);
     log.push(Time::ZERO, 1, Some(Vote { term: 2, voted_for: None }), Vec::new(), 1);
     passes(&mut log, &mut disk, &mut Time::ZERO.clone(), 40);
     assert_eq!(log.durable(), 1);
