@@ -43,8 +43,9 @@ pub struct Start {
     pub life: u64,
     /// What was on its disk, and who votes.
     pub kept: Kept,
-    /// Bytes of the log, as groups take them on the disk (`Entry::room`), that may be proposed and not committed and durable here; more is refused. A quarter of the
-    /// log is right: what a deposed leader proposed is cut off when that of the next one is durable, and there has to be room for both.
+    /// Bytes of the log, as groups take them on the disk (`Entry::room`), that may be proposed and not committed and durable here; more is
+    /// refused. A quarter of the log is right: what a deposed leader proposed is cut off when that of the next one is durable, and there has to
+    /// be room for both.
     pub uncommitted_max: u64,
     /// Its chance: when it campaigns.
     pub random: Arc<dyn Random>,
@@ -240,7 +241,7 @@ impl Core {
         self.node.mut_store().free(to);
     }
 
-    /// The entry before which none is kept here: `free` has come so far.
+    /// The index of the last entry that was let go of by `free`.
     pub fn front(&self) -> u64 {
         self.node.store().base()
     }

@@ -102,7 +102,7 @@ impl Kept {
         }
     }
 
-    /// The last entry before which none is here.
+    /// The index of the entry that those here follow.
     pub(crate) fn base(&self) -> u64 {
         self.base.0
     }

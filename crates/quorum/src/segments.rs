@@ -152,9 +152,9 @@ impl Segments {
         self.highest = self.highest.min(to.max(last));
     }
 
-    /// Entries up to this index are kept elsewhere. In the order of writing: what a segment has may be taken back in a later one, which must not
-    /// go before. Nor does the newest one while none is written: it says what was promised, and would be written over with the next
-    /// saying.
+    /// Entries up to this index are kept elsewhere: segments without others come free, in the order in which they were written, as a later one may
+    /// cut off what an earlier one has. The newest stays while there is no current one: what it says was promised is not to be overwritten
+    /// before something newer says it durably.
     pub(crate) fn free(&mut self, to: u64) {
         let kept = usize::from(self.current.is_none());
         while self.full.len() > kept
