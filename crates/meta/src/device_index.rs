@@ -128,7 +128,7 @@ mod tests {
 
     fn merged(database: &Database, changes: Vec<(Vec<u8>, Option<Vec<u8>>)>) {
         let overlay: Overlay = changes.into_iter().map(|(key, value)| (key, Slot { sequence: 1, value })).collect();
-        merge::write(database, &Frozen { overlay, sequence: 1 }, None).expect("merged");
+        merge::write(database, &Frozen { overlay, sequence: 1 }, None, None).expect("merged");
     }
 
     /// All keys under a kind, with their values.

@@ -108,6 +108,15 @@ impl Devices {
         }
     }
 
+    /// These are read anew: what was reported of them before still counts.
+    pub fn keep_reports(&mut self, before: &Devices) {
+        for (id, device) in &mut self.known {
+            if let Some(Device { info, .. }) = before.known.get(id) {
+                (device.info.taken, device.info.full, device.info.reported) = (info.taken, info.full, info.reported);
+            }
+        }
+    }
+
     /// Nothing new is placed on the device any more. `drain`: `DeviceInfo::drain`.
     pub fn draining(&mut self, device: DeviceId, drain: u64) {
         if let Some(device) = self.known.get_mut(&device) {

@@ -6,19 +6,21 @@ pub use crate::answers::format::{
 };
 pub use crate::attributes::format::{InodeRecord, KeptRecord, OldNoteRecord, WriterRecord};
 pub use crate::bags::format::{BagNameRecord, BagRecord, CarriedRecord};
-use base::checksum::crc32c;
-use base::limit::BLOCK;
-use base::version::ProgramVersion;
+use base::error::{Error, ErrorKind, Result};
+use base::version::{ProgramVersion, newer};
 use prost::Message;
 
 /// Version of everything in this file. Older ones are read, too: version 1 knew no kinds of groups (`GroupRecord::kind`) and no notes of other
-/// gateways (`InodeRecord::notes`), version 2 no access control lists (`InodeRecord::acl`), and they would lose them. A store of a newer
-/// version is refused.
-pub const VERSION: u32 = 3;
+/// gateways (`InodeRecord::notes`), version 2 no access control lists (`InodeRecord::acl`), and they would lose them; up to version 3 the log was
+/// another one (`old_log.rs`). A store of a newer version is refused.
+pub const VERSION: u32 = 4;
 /// The oldest version that is read.
 pub const VERSION_MIN: u32 = 1;
 /// The least program that reads `VERSION`. Who raises the one raises the other.
 pub const VERSION_SINCE: ProgramVersion = ProgramVersion { major: 0, minor: 1, patch: 0 };
+
+/// The first version whose log is the keepers' (`quorum`).
+pub const LOG_SINCE: u32 = 4;
 
 /// A new file's generation.
 pub const FIRST_GENERATION: u64 = 1;
@@ -39,6 +41,33 @@ pub struct MergedRecord {
     /// The tree has the index from devices to groups (`device_index.rs`). A program that does not know it leaves this out.
     #[prost(bool, tag = "4")]
     pub indexed: bool,
+    /// The group of the keepers' log that ended with that entry, or one without entries behind it: its place.
+    #[prost(uint64, tag = "5")]
+    pub index: u64,
+    /// In which term it was written first.
+    #[prost(uint64, tag = "6")]
+    pub term: u64,
+    /// CRC32C of it.
+    #[prost(fixed32, tag = "7")]
+    pub sum: u32,
+    /// The keepers' log was begun. Before, all that counts is in the tree, and what is there of a log is none, or one of version 3 at the
+    /// most, all of which the tree has.
+    #[prost(bool, tag = "8")]
+    pub begun: bool,
+}
+
+/// Under `Key::Keepers`.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct KeepersRecord {
+    /// Sixteen bytes, drawn when the log was begun: logs and votes of other stores are refused.
+    #[prost(bytes = "vec", tag = "1")]
+    pub store: Vec<u8>,
+    /// The numbers of those that vote.
+    #[prost(uint64, repeated, tag = "2")]
+    pub voters: Vec<u64>,
+    /// The number that the next one gets: none is given twice.
+    #[prost(uint64, tag = "3")]
+    pub next: u64,
 }
 
 /// Under `Key::Counters`.
@@ -324,82 +353,18 @@ pub struct WalkLevelRecord {
 /// Largest sequence number, id or count that is believed: a million a second reach it after 290,000 years.
 pub const SEQUENCE_MAX: u64 = 1 << 63;
 
-/// What every group of the log begins with.
-const MAGIC: [u8; 8] = *b"SWmetalg";
-
-/// Bytes of a group's header.
-pub const HEADER: usize = 64;
-
-/// Where the header keeps the checksum of everything else in header and entries.
-const CRC_AT: usize = 48;
-
-/// The header of a group of log entries. Numbers are little-endian:
-/// magic 8, version 4, entry count 4, incarnation 8, first 8, last 8, length 8, crc 4, zeros 12.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct GroupHeader {
-    /// Names one use of a segment: groups of an earlier use do not count.
-    pub incarnation: u64,
-    /// Sequence number of the first entry; they rise by one.
-    pub first: u64,
-    /// Sequence number of the last entry.
-    pub last: u64,
-    /// Bytes of all entries.
-    pub length: u64,
-    /// CRC32C of header (with zeros here) and entries.
-    pub crc: u32,
-}
-
-impl GroupHeader {
-    /// Bytes that the group takes in a segment.
-    pub fn padded(&self) -> u64 {
-        self.length.saturating_add(HEADER as u64).saturating_add(BLOCK as u64 - 1) / BLOCK as u64 * BLOCK as u64
+/// An error if this version is not read.
+pub fn check_version(version: u32, least: ProgramVersion) -> Result<()> {
+    if (VERSION_MIN..=VERSION).contains(&version) {
+        return Ok(());
     }
-
-    /// Reads a header. None if these bytes are no header of a group; the version may be any.
-    pub fn decode(bytes: &[u8]) -> Option<(GroupHeader, u32)> {
-        let bytes = bytes.get(..HEADER)?;
-        if bytes[..8] != MAGIC {
-            return None;
-        }
-        let header = GroupHeader {
-            incarnation: u64_at(bytes, 16)?,
-            first: u64_at(bytes, 24)?,
-            last: u64_at(bytes, 32)?,
-            length: u64_at(bytes, 40)?,
-            crc: u32_at(bytes, CRC_AT)?,
-        };
-        let version = u32_at(bytes, 8)?;
-        let counted = u64::from(u32_at(bytes, 12)?);
-        let agrees = header.first > 0 && header.last.checked_sub(header.first)?.checked_add(1)? == counted;
-        (agrees && header.last <= SEQUENCE_MAX).then_some((header, version))
+    if version > VERSION {
+        let what =
+            format!("the metadata has format version {version}, and versions {VERSION_MIN} to {VERSION} are read");
+        return Err(newer(what, least));
     }
-}
-
-/// Writes the header of a group whose entries are already in `group` behind `HEADER` bytes. The rest up to the block is zeros.
-pub fn finish_group(group: &mut [u8], incarnation: u64, first: u64, last: u64, length: usize) {
-    assert!(last >= first && last - first < u64::from(u32::MAX), "a group has at least one entry and few");
-    group[..HEADER].fill(0);
-    group[..8].copy_from_slice(&MAGIC);
-    group[8..12].copy_from_slice(&VERSION.to_le_bytes());
-    group[12..16].copy_from_slice(&((last - first + 1) as u32).to_le_bytes());
-    group[16..24].copy_from_slice(&incarnation.to_le_bytes());
-    group[24..32].copy_from_slice(&first.to_le_bytes());
-    group[32..40].copy_from_slice(&last.to_le_bytes());
-    group[40..48].copy_from_slice(&(length as u64).to_le_bytes());
-    let crc = crc32c(&group[..HEADER + length]);
-    group[CRC_AT..CRC_AT + 4].copy_from_slice(&crc.to_le_bytes());
-}
-
-/// Whether header and entries have the checksum that the header says. `group` is the header and at least all entries.
-pub fn group_is_whole(group: &[u8], header: &GroupHeader) -> bool {
-    let Some(end) = usize::try_from(header.length).ok().and_then(|length| length.checked_add(HEADER)) else {
-        return false;
-    };
-    let (Some(entries), Some(start)) = (group.get(HEADER..end), group.get(..HEADER)) else { return false };
-    let mut bare = [0; HEADER];
-    bare.copy_from_slice(start);
-    bare[CRC_AT..CRC_AT + 4].fill(0);
-    base::checksum::combine(crc32c(&bare), crc32c(entries), header.length) == header.crc
+    let text = "the metadata has format version 0, which no program wrote; nothing was changed: keep the files and report this";
+    Err(Error::new(ErrorKind::Corrupt, text))
 }
 
 /// A change of a log entry.
@@ -455,65 +420,47 @@ pub fn decode_entry(bytes: &[u8]) -> Option<(u64, Vec<Change>, usize)> {
     Some((sequence, changes, at))
 }
 
-fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
+pub(crate) fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_le_bytes(bytes.get(at..at.checked_add(8)?)?.try_into().ok()?))
 }
 
-fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+pub(crate) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_le_bytes(bytes.get(at..at.checked_add(4)?)?.try_into().ok()?))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{BagRecord, CallRecord, GroupHeader, HEADER, InodeRecord, NodeRecord, VERSION, WalkRecord};
-    use super::{add_change, begin_entry, decode_entry, finish_group, group_is_whole};
+    use super::{BagRecord, CallRecord, InodeRecord, NodeRecord, WalkRecord, add_change, begin_entry, decode_entry};
     use prost::Message;
 
-    fn group() -> Vec<u8> {
-        let mut bytes = vec![0; HEADER];
+    fn entry() -> Vec<u8> {
+        let mut bytes = Vec::new();
         begin_entry(&mut bytes, 7, 2);
         add_change(&mut bytes, b"key", Some(b"value"));
         add_change(&mut bytes, b"gone", None);
-        let length = bytes.len() - HEADER;
-        bytes.resize(4096, 0xEE);
-        finish_group(&mut bytes, 0x1122, 7, 7, length);
         bytes
     }
 
-    /// A group reads back as it was written.
+    /// An entry reads back as it was written.
     #[test]
     fn round_trip() {
-        let bytes = group();
-        let Some((header, version)) = GroupHeader::decode(&bytes) else { panic!("no header") };
-        assert_eq!(
-            (header.incarnation, header.first, header.last, header.padded(), version),
-            (0x1122, 7, 7, 4096, VERSION)
-        );
-        assert!(group_is_whole(&bytes, &header));
-        let Some((7, changes, used)) = decode_entry(&bytes[HEADER..]) else { panic!("no entry") };
-        assert_eq!(used as u64, header.length);
+        let bytes = [entry(), vec![0xEE; 9]].concat();
+        let Some((7, changes, used)) = decode_entry(&bytes) else { panic!("no entry") };
+        assert_eq!(used, bytes.len() - 9);
         assert_eq!((changes[0].key.as_slice(), changes[0].value.as_deref()), (&b"key"[..], Some(&b"value"[..])));
         assert_eq!((changes[1].key.as_slice(), changes[1].value.as_deref()), (&b"gone"[..], None));
     }
 
-    /// Any bytes are read or refused, never more; a changed bit of header or entries is noticed.
+    /// Any bytes are read or refused, never more.
     #[test]
     fn changed_bytes() {
-        let good = group();
-        let used = 64 + 12 + 2 * 6 + 3 + 5 + 4;
-        for at in 0..used {
+        let good = entry();
+        for at in 0..good.len() {
             for bit in 0..8 {
                 let mut bytes = good.clone();
                 bytes[at] ^= 1 << bit;
-                if let Some((header, version)) = GroupHeader::decode(&bytes) {
-                    let padding = (52..64).contains(&at);
-                    assert!(
-                        version != VERSION || !group_is_whole(&bytes, &header),
-                        "bit {bit} of byte {at} (padding {padding})"
-                    );
-                }
-                let _ = decode_entry(&bytes[HEADER..]);
-                let _ = decode_entry(&bytes[HEADER..at.max(HEADER)]);
+                let _ = decode_entry(&bytes);
+                let _ = decode_entry(&bytes[..at]);
                 let _ = CallRecord::decode(&bytes[..at]);
                 let _ = InodeRecord::decode(&bytes[at..]);
                 let _ = BagRecord::decode(&bytes[at..]);
@@ -521,7 +468,6 @@ mod tests {
                 let _ = NodeRecord::decode(&bytes[at..]);
             }
         }
-        assert_eq!(GroupHeader::decode(&[0xFF; 64]), None);
         assert_eq!(decode_entry(&[0xFF; 64]), None);
     }
 }

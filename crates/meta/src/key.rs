@@ -13,6 +13,8 @@ pub enum Key<'a> {
     Merged,
     /// `CountersRecord`: the next ids and the totals.
     Counters,
+    /// `KeepersRecord`: who keeps the metadata.
+    Keepers,
     /// `NameRecord`: what the directory has under this name.
     Name(InodeId, &'a str),
     /// `InodeRecord`: a file or directory.
@@ -70,6 +72,7 @@ impl Key<'_> {
         match self {
             Key::Merged => 0x01,
             Key::Counters => 0x02,
+            Key::Keepers => 0x03,
             Key::Name(..) => 0x10,
             Key::Inode(_) => 0x11,
             Key::Extent(..) => 0x12,

@@ -56,6 +56,14 @@ impl Layers {
         Ok(Layers { overlay: Overlay::new(), overlay_bytes: 0, frozen: None, database, table, observed: Cell::new(0) })
     }
 
+    /// The same without what was changed since an overlay was frozen; nor that one, if it has changes behind `committed`. And the last change that
+    /// the frozen one has.
+    pub fn without_overlay(&self, committed: u64) -> Result<(Layers, Option<u64>)> {
+        let frozen = self.frozen.clone().filter(|frozen| frozen.sequence <= committed);
+        let sequence = frozen.as_ref().map(|frozen| frozen.sequence);
+        Ok((Layers { frozen, ..Layers::new(self.database())? }, sequence))
+    }
+
     /// The tree.
     pub fn database(&self) -> Arc<Database> {
         Arc::clone(&self.database)
@@ -64,6 +72,11 @@ impl Layers {
     /// About how many bytes of memory the overlay takes.
     pub fn overlay_bytes(&self) -> usize {
         self.overlay_bytes
+    }
+
+    /// Whether there are changes that are neither in the tree nor frozen.
+    pub fn has_overlay(&self) -> bool {
+        !self.overlay.is_empty()
     }
 
     /// Whether an overlay is on its way into the tree.

@@ -1,5 +1,5 @@
 //! The metadata store and its rules: names, extents, groups, bags, devices, sessions. An engine: a step function without threads,
-//! sockets or clock. A group-committed log acknowledges; an overlay and an embedded tree hold the state behind it.
+//! sockets or clock. The log of the keepers (`quorum`) acknowledges; an overlay and an embedded tree hold the state behind it.
 
 mod access;
 mod acl;
@@ -19,12 +19,15 @@ mod garbage;
 mod holders;
 mod key;
 mod layers;
+mod loading;
 mod locate;
 mod log;
 mod merge;
 mod moves;
 mod names;
 mod nodes;
+mod old_log;
+mod open;
 mod pace;
 mod pack;
 pub mod path;
@@ -37,6 +40,7 @@ pub mod request;
 mod reverse_lookup;
 mod serve;
 mod sessions;
+mod settings;
 mod slots;
 mod state;
 mod store;
@@ -50,5 +54,6 @@ pub use merge::{MergeJob, MergeResult};
 pub use path::Path;
 pub use reply::Reply;
 pub use request::{Caller, Request};
-pub use store::{Effect, Opened, Settings, Store};
+pub use settings::Settings;
+pub use store::{Effect, Opened, Store};
 pub use widen::Widths;

@@ -1,118 +1,98 @@
-//! The log while it is written: entries gathered into groups, one group in flight, segments that come round again.
+//! The log of changes: entries gathered into groups, on which the keepers of the metadata agree (`quorum`), one group after the other.
 
-use crate::format::{self, HEADER};
-use base::buffer::Pool;
-use base::disk::{DiskError, Done, FileKind, FileName, Fill, Op};
-use base::env::Random;
+use base::buffer::Buffer;
+use base::disk::{Disk, Done, Op, wait};
 use base::error::{Error, ErrorKind, Result};
 use base::limit::BLOCK;
+use base::unit::Time;
+use bytes::Bytes;
+use quorum::{Effect, Entry, Keeper, Role, Seat, Stamp, group_max, room_of};
 use std::collections::VecDeque;
-use std::sync::Arc;
 
-/// Bytes kept warm for writing groups.
-const POOL: usize = 4 << 20;
-
-/// Groups that may wait behind the one in flight, full ones: 16 MiB with segments of the usual size.
+/// Groups that may wait behind the one on its way, full ones: 16 MiB with segments of the usual size.
 const WAITING_MAX: usize = 4;
 
-/// A file of the log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Segment {
-    /// Being made.
-    Making,
-    /// Nothing in it is needed.
-    Free,
-    /// Groups are added to it.
-    Current,
-    /// It has no room; needed until this entry is merged.
-    Full(u64),
-    /// Could not be made.
-    Missing,
-}
+/// Room that is never taken: a block is what a keeper begins with at each start, and it frees the others at once, if its tree can be written. So
+/// many starts may fail in between.
+const STARTS: u64 = 64;
 
 /// Entries that wait together.
 struct Gather {
-    first: u64,
+    /// Sequence number of the last one.
     last: u64,
-    /// `HEADER` bytes of room, then the entries.
     bytes: Vec<u8>,
 }
 
-/// What is in flight.
-#[derive(Clone, Copy)]
-struct Flight {
-    token: u64,
+/// A group that is committed and durable here, and not in the tree yet.
+struct Unmerged {
+    /// Sequence number of its last entry.
     last: u64,
-    /// Written; its sync is under way.
-    syncing: bool,
-    segment: usize,
-    /// Bytes that it takes.
-    length: u64,
+    stamp: Stamp,
+    group: Bytes,
 }
 
-/// The log.
+/// The log, as this keeper of the metadata has it.
 pub struct Log {
-    segment_length: u64,
-    segments: Vec<Segment>,
-    segments_max: usize,
-    current: Option<usize>,
-    /// Where the next group goes in the current segment.
-    offset: u64,
-    incarnation: u64,
-    random: Arc<dyn Random>,
-    pool: Pool,
+    keeper: Keeper,
+    /// In which it leads.
+    term: u64,
+    /// Bytes of a group at the most.
+    group_max: usize,
     waiting: VecDeque<Gather>,
-    flight: Option<Flight>,
-    making: Option<(u64, usize)>,
-    /// Making a segment failed, and nothing was merged since.
-    making_failed: bool,
-    next_token: u64,
-    durable: u64,
-    last_logged: u64,
+    /// The last one that waits takes no more entries.
+    closed: bool,
+    /// Those on their way: place in the keepers' log, sequence number of the last entry.
+    proposed: VecDeque<(u64, u64)>,
+    unmerged: VecDeque<Unmerged>,
+    /// Sequence number up to which entries are in the tree.
+    merged: u64,
+    committed: u64,
     failure: Option<Error>,
     operations: Vec<(u64, Op)>,
 }
 
 impl Log {
-    /// A log whose entries up to `durable` are merged. `usable` says which segments are there, all of them free.
-    /// `segment_length` is a multiple of `BLOCK`.
-    pub fn new(
-        segment_length: u64,
-        usable: &[bool],
-        segments_max: usize,
-        durable: u64,
-        random: Arc<dyn Random>,
-    ) -> Log {
-        let segment = |usable: &bool| if *usable { Segment::Free } else { Segment::Missing };
-        Log {
-            segment_length,
-            segments: usable.iter().map(segment).collect(),
-            segments_max: segments_max.max(usable.len()),
-            current: None,
-            offset: 0,
-            incarnation: 0,
-            random,
-            pool: Pool::new(POOL),
-            waiting: VecDeque::new(),
-            flight: None,
-            making: None,
-            making_failed: false,
-            next_token: 1,
-            durable,
-            last_logged: durable,
-            failure: None,
-            operations: Vec::new(),
+    /// Opens the log of a keeper that is alone, whose groups up to `base` are in the tree: the log, and the groups behind those, of which it wants to
+    /// hear that they are in the tree, too (`opened`). It leads then. Blocks. Errors as of `quorum::Keeper::open`; `Io` if there is no room for what it begins with.
+    pub fn open(disk: &mut dyn Disk, seat: Seat, base: Stamp, now: Time) -> Result<(Log, Vec<Entry>)> {
+        let group_max = group_max(seat.settings.segment_length);
+        let mut keeper = Keeper::open(disk, seat, base, now)?;
+        let (mut groups, mut term, mut operations) = (Vec::new(), 0, VecDeque::new());
+        loop {
+            for effect in keeper.take_effects() {
+                match effect {
+                    Effect::Committed(entries) => groups.extend(entries),
+                    Effect::Turned(Role::Leads { term: leads }) => term = leads,
+                    Effect::Turned(Role::Follows { .. }) | Effect::Send { .. } => {}
+                }
+            }
+            if keeper.has_lease(now) {
+                break;
+            }
+            operations.extend(keeper.take_operations());
+            let Some((token, op)) = operations.pop_front() else { return Err(no_room()) };
+            let result = wait(disk, op).map(|bytes| Buffer::copy_of(&bytes));
+            keeper.completed(now, Done { token, result })?;
         }
+        let log = Log {
+            keeper,
+            term,
+            group_max,
+            waiting: VecDeque::new(),
+            closed: false,
+            proposed: VecDeque::new(),
+            unmerged: VecDeque::new(),
+            merged: 0,
+            committed: 0,
+            failure: None,
+            operations: operations.into(),
+        };
+        Ok((log, groups))
     }
 
-    /// Largest entry for segments of this length: four fit in a segment whatever is around them.
-    pub fn entry_max(segment_length: u64) -> usize {
-        usize::try_from(segment_length / 4).unwrap_or(usize::MAX).saturating_sub(HEADER)
-    }
-
-    /// Sequence number up to which entries survive a power loss.
-    pub fn durable(&self) -> u64 {
-        self.durable
+    /// Sequence number up to which entries are committed: durable at most keepers, and here.
+    pub fn committed(&self) -> u64 {
+        self.committed
     }
 
     /// Why the log takes no more entries, ever.
@@ -120,19 +100,15 @@ impl Log {
         self.failure.as_ref()
     }
 
-    /// Gives the log up.
-    pub fn fail(&mut self, error: Error) {
-        self.failure.get_or_insert(error);
-        self.waiting.clear();
-        self.operations.clear();
-    }
-
-    /// Whether another entry is taken now.
+    /// Whether another entry is taken now: one that is taken has room in the log, whatever becomes of merging. It would be in the way of what
+    /// makes room else: only what is committed may be merged.
     pub fn check(&self) -> Result<()> {
         if let Some(failure) = &self.failure {
             return Err(failure.clone());
         }
-        if self.waiting.len() >= WAITING_MAX {
+        let waiting: u64 = self.waiting.iter().map(|gather| room_of(gather.bytes.len())).sum();
+        let wanted = waiting + room_of(self.group_max) + STARTS * BLOCK as u64;
+        if self.waiting.len() >= WAITING_MAX || self.keeper.room() < wanted {
             return Err(Error::new(
                 ErrorKind::Full,
                 "the metadata log is full: changes come faster than they are merged or the disk is; \
@@ -144,155 +120,138 @@ impl Log {
 
     /// Whether merging should not wait: segments run short, or none can be had.
     pub fn wants_room(&self) -> bool {
-        let full = self.segments.iter().filter(|segment| matches!(segment, Segment::Full(_))).count();
-        2 * full >= self.segments_max || (full > 0 && self.current.is_none()) || self.failure.is_some()
+        self.keeper.wants_room()
     }
 
-    /// Takes an entry, which has the sequence number after the last one's.
+    /// Takes an entry, which has the sequence number after the last one's and is no longer than a group.
     pub fn push(&mut self, sequence: u64, entry: &[u8]) {
-        let room = Log::entry_max(self.segment_length);
         match self.waiting.back_mut() {
-            Some(gather) if gather.bytes.len() + entry.len() <= room => {
+            Some(gather) if !self.closed && gather.bytes.len() + entry.len() <= self.group_max => {
                 gather.bytes.extend_from_slice(entry);
                 gather.last = sequence;
             }
-            _ => {
-                let mut bytes = vec![0; HEADER];
-                bytes.extend_from_slice(entry);
-                self.waiting.push_back(Gather { first: sequence, last: sequence, bytes });
-            }
+            _ => self.waiting.push_back(Gather { last: sequence, bytes: entry.to_vec() }),
         }
+        self.closed = false;
+    }
+
+    /// What comes next begins a group: what came before is to be merged without it.
+    pub fn close(&mut self) {
+        self.closed = true;
     }
 
     /// Starts what can be started.
-    pub fn advance(&mut self) {
-        if self.failure.is_some() || self.flight.is_some() {
+    pub fn advance(&mut self, now: Time) {
+        if self.failure.is_some() || !self.proposed.is_empty() {
             return;
         }
-        let Some(length) = self.waiting.front().map(|gather| gather.bytes.len().next_multiple_of(BLOCK) as u64) else {
-            return;
-        };
-        if !self.has_room_for(length) {
-            return;
+        let Some(gather) = self.waiting.pop_front() else { return };
+        match self.keeper.propose(now, self.term, gather.bytes.into()) {
+            Ok(index) => self.proposed.push_back((index, gather.last)),
+            Err(error) => return self.fail(error),
         }
-        let (Some(segment), Some(gather)) = (self.current, self.waiting.pop_front()) else { return };
-        let mut group = self.pool.take(length as usize);
-        let used = gather.bytes.len();
-        group[..used].copy_from_slice(&gather.bytes);
-        group[used..].fill(0);
-        format::finish_group(&mut group, self.incarnation, gather.first, gather.last, used - HEADER);
-        let token = self.token();
-        let file = FileName::new(FileKind::Log, segment as u32);
-        self.operations.push((token, Op::Write { file, offset: self.offset, parts: vec![group.freeze()] }));
-        self.flight = Some(Flight { token, last: gather.last, syncing: false, segment, length });
-    }
-
-    /// Whether a group of this length can be written now; makes a segment current if need be.
-    fn has_room_for(&mut self, length: u64) -> bool {
-        if let Some(current) = self.current {
-            if self.offset + length <= self.segment_length {
-                return true;
-            }
-            self.segments[current] = Segment::Full(self.last_logged);
-            self.current = None;
-        }
-        let free = self.segments.iter().position(|segment| *segment == Segment::Free);
-        if let Some(free) = free {
-            self.segments[free] = Segment::Current;
-            self.current = Some(free);
-            self.offset = 0;
-            self.incarnation = self.random.next();
-        }
-        // One spare is made ahead of need.
-        if self.making.is_none() && !self.making_failed && !self.segments.contains(&Segment::Free) {
-            self.make_segment();
-        }
-        self.current.is_some()
-    }
-
-    fn make_segment(&mut self) {
-        let number = match self.segments.iter().position(|segment| *segment == Segment::Missing) {
-            Some(missing) => missing,
-            None if self.segments.len() < self.segments_max => {
-                self.segments.push(Segment::Missing);
-                self.segments.len() - 1
-            }
-            None => return,
-        };
-        self.segments[number] = Segment::Making;
-        let token = self.token();
-        self.making = Some((token, number));
-        let file = FileName::new(FileKind::Log, number as u32);
-        self.operations.push((token, Op::Create { file, size: self.segment_length, fill: Fill::Zeros }));
-    }
-
-    fn token(&mut self) -> u64 {
-        self.next_token += 1;
-        self.next_token - 1
+        self.take_effects();
     }
 
     /// Operations to be put to the disk, in order.
     pub fn take_operations(&mut self) -> Vec<(u64, Op)> {
-        std::mem::take(&mut self.operations)
+        let mut operations = std::mem::take(&mut self.operations);
+        operations.extend(self.keeper.take_operations());
+        operations
     }
 
-    /// An operation is done. `Err` if the log failed with it: nothing that is not durable yet will be.
-    pub fn completed(&mut self, done: Done) -> Result<()> {
-        if let Some((token, number)) = self.making
-            && token == done.token
-        {
-            self.making = None;
-            self.making_failed = done.result.is_err();
-            self.segments[number] = if done.result.is_ok() { Segment::Free } else { Segment::Missing };
-            // Names are not durable any more: as after a failed sync.
-            return match &done.result {
-                Err(error @ DiskError::Unnamed(_)) => Err(write_failed(error)),
-                _ => Ok(()),
-            };
-        }
-        let Some(mut flight) = self.flight.filter(|flight| flight.token == done.token) else { return Ok(()) };
-        self.flight = None;
-        if let Err(error) = done.result {
-            return Err(write_failed(&error));
-        }
+    /// An operation is done. The log may fail with it: nothing that is not committed yet will be.
+    pub fn completed(&mut self, now: Time, done: Done) {
         if self.failure.is_some() {
-            return Ok(());
+            return;
         }
-        if flight.syncing {
-            self.durable = self.durable.max(flight.last);
-            return Ok(());
+        let done = self.keeper.completed(now, done);
+        self.take_effects();
+        if let Err(error) = done {
+            self.fail(error);
         }
-        self.offset += flight.length;
-        self.last_logged = flight.last;
-        flight.syncing = true;
-        flight.token = self.token();
-        let file = FileName::new(FileKind::Log, flight.segment as u32);
-        self.operations.push((flight.token, Op::Sync { file }));
-        self.flight = Some(flight);
-        Ok(())
     }
 
-    /// Entries up to `sequence` are in the tree, durably: segments with nothing newer are free, and what waits of them need not be written.
-    pub fn merged(&mut self, sequence: u64) {
-        for segment in &mut self.segments {
-            if matches!(segment, Segment::Full(last) if *last <= sequence) {
-                *segment = Segment::Free;
+    /// Lets time pass.
+    pub fn tick(&mut self, now: Time) {
+        if self.failure.is_none() {
+            self.keeper.tick(now);
+            self.take_effects();
+        }
+    }
+
+    /// When `tick` has something to do.
+    pub fn next_tick(&self) -> Option<Time> {
+        if self.failure.is_some() { None } else { self.keeper.next_tick() }
+    }
+
+    /// Which group ends with this entry; none if it is not committed yet.
+    pub fn stamp(&self, sequence: u64) -> Option<Stamp> {
+        let at = self.unmerged.binary_search_by_key(&sequence, |group| group.last).ok()?;
+        Some(self.unmerged[at].stamp)
+    }
+
+    /// The groups behind this entry, which ends one, that are committed.
+    pub fn behind(&self, sequence: u64) -> impl Iterator<Item = &Bytes> {
+        self.unmerged.iter().filter(move |group| group.last > sequence).map(|group| &group.group)
+    }
+
+    /// Entries up to `sequence` are in the tree, durably.
+    pub fn merged(&mut self, now: Time, sequence: u64) {
+        let mut last = None;
+        while let Some(group) = self.unmerged.pop_front_if(|group| group.last <= sequence) {
+            last = Some(group.stamp);
+        }
+        self.merged = sequence;
+        if let Some(stamp) = last
+            && self.failure.is_none()
+        {
+            self.keeper.free(now, stamp.index);
+            self.take_effects();
+        }
+    }
+
+    /// What was found at the opening, groups up to this one with entries up to `sequence`, is in the tree, durably.
+    pub fn opened(&mut self, now: Time, to: Stamp, sequence: u64) {
+        (self.merged, self.committed) = (sequence, sequence);
+        self.keeper.free(now, to.index);
+        self.take_effects();
+    }
+
+    /// Sequence number up to which entries are in the tree.
+    pub fn merged_to(&self) -> u64 {
+        self.merged
+    }
+
+    fn take_effects(&mut self) {
+        for effect in self.keeper.take_effects() {
+            match effect {
+                Effect::Committed(entries) => entries.into_iter().for_each(|entry| self.committed_group(entry)),
+                // Alone, it leads for good, and there is nobody to send anything to.
+                Effect::Turned(_) | Effect::Send { .. } => {}
             }
         }
-        self.making_failed = false;
-        while self.waiting.front().is_some_and(|gather| gather.last <= sequence) {
-            self.waiting.pop_front();
+        if let Some(failure) = self.keeper.failure() {
+            let failure = failure.clone();
+            self.fail(failure);
         }
-        self.durable = self.durable.max(sequence);
+    }
+
+    fn committed_group(&mut self, entry: Entry) {
+        let Some((_, last)) = self.proposed.pop_front_if(|(index, _)| *index == entry.index) else { return };
+        self.unmerged.push_back(Unmerged { last, stamp: entry.stamp(), group: entry.group });
+        self.committed = last;
+    }
+
+    fn fail(&mut self, error: Error) {
+        self.failure.get_or_insert(error);
+        self.waiting.clear();
+        self.proposed.clear();
     }
 }
 
-fn write_failed(error: &DiskError) -> Error {
-    Error::new(
-        ErrorKind::Io,
-        format!(
-            "the metadata log could not be written: {error}; changes are refused until a restart, reads go on, \
-             what was acknowledged is safe, and whether this change is kept is not known: check the disk, restart, look"
-        ),
-    )
+fn no_room() -> Error {
+    let text = "the metadata log cannot be begun: no segment of it has room, and none can be made; nothing is lost: make room on \
+                its file system, start again";
+    Error::new(ErrorKind::Io, text)
 }

@@ -8,6 +8,7 @@ use crate::tree::{self, TABLE};
 use base::error::Result;
 use base::planted::Planted;
 use prost::Message;
+use quorum::Stamp;
 use redb::{AccessGuard, Database, ReadableTable};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,6 +17,7 @@ use std::sync::Arc;
 pub struct MergeJob {
     database: Arc<Database>,
     frozen: Arc<Frozen>,
+    stamp: Stamp,
     planted: Option<Planted>,
 }
 
@@ -27,8 +29,13 @@ pub struct MergeResult {
 }
 
 impl MergeJob {
-    pub(crate) fn new(database: Arc<Database>, frozen: Arc<Frozen>, planted: Option<Planted>) -> MergeJob {
-        MergeJob { database, frozen, planted }
+    pub(crate) fn new(
+        database: Arc<Database>,
+        frozen: Arc<Frozen>,
+        stamp: Stamp,
+        planted: Option<Planted>,
+    ) -> MergeJob {
+        MergeJob { database, frozen, stamp, planted }
     }
 
     /// Changes that will be put into the tree.
@@ -38,12 +45,13 @@ impl MergeJob {
 
     /// Does it. Blocks: reads, writes and syncs the tree's file.
     pub fn run(self) -> MergeResult {
-        MergeResult { result: write(&self.database, &self.frozen, self.planted), sequence: self.frozen.sequence }
+        let result = write(&self.database, &self.frozen, Some(self.stamp), self.planted);
+        MergeResult { result, sequence: self.frozen.sequence }
     }
 }
 
-/// One durable transaction with everything in the overlay and its sequence number.
-pub fn write(database: &Database, frozen: &Frozen, planted: Option<Planted>) -> Result<()> {
+/// One durable transaction with everything in the overlay, its sequence number and the last group of the log that is in it; none: the log is not begun.
+pub fn write(database: &Database, frozen: &Frozen, stamp: Option<Stamp>, planted: Option<Planted>) -> Result<()> {
     let mut transaction = database.begin_write().map_err(|error| tree::failed("begin a change", error))?;
     tree::make_durable(&mut transaction)?;
     {
@@ -72,7 +80,10 @@ pub fn write(database: &Database, frozen: &Frozen, planted: Option<Planted>) -> 
             None => MergedRecord::default(),
         };
         let least = before.least.max(VERSION_SINCE.to_number());
-        let merged = MergedRecord { version: VERSION, sequence: frozen.sequence, least, ..before };
+        let begun = stamp.is_some();
+        let Stamp { index, term, sum } = stamp.unwrap_or_default();
+        let sequence = frozen.sequence;
+        let merged = MergedRecord { version: VERSION, sequence, least, index, term, sum, begun, ..before };
         table
             .insert(key.as_slice(), merged.encode_to_vec().as_slice())
             .map_err(|error| tree::failed("write", error))?;

@@ -64,6 +64,15 @@ impl Nodes {
         known.info = info;
     }
 
+    /// These are read anew: who was heard of before still was.
+    pub fn keep_heard(&mut self, before: &Nodes) {
+        for (id, node) in &mut self.known {
+            if let Some(before) = before.known.get(id) {
+                (node.heard, node.keeps) = (before.heard, before.keeps);
+            }
+        }
+    }
+
     /// The node is none of the store's any more.
     pub fn removed(&mut self, node: NodeId) {
         self.known.remove(&node);

@@ -3,7 +3,7 @@
 use crate::attributes::session_record;
 use crate::calls::Calls;
 use crate::convert;
-use crate::format::{CallRecord, FencedRecord, HEADER, InodeRecord, ReplyRecord, SessionRecord};
+use crate::format::{CallRecord, FencedRecord, InodeRecord, ReplyRecord, SessionRecord};
 use crate::key::{Key, after_prefix, number_at, wide_at};
 use crate::reply::Reply;
 use crate::request::{Caller, User};
@@ -16,6 +16,7 @@ use base::planted::Planted;
 use base::session::SessionOver;
 use base::unit::{MIB, Time};
 use prost::Message;
+use quorum::group_max;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,10 +25,10 @@ use std::time::Duration;
 const STEP_MAX: usize = 256;
 
 /// Most files of it: their records, which have a note and an access list of long names at the most, fit in one entry of the smallest log, a
-/// quarter of a MiB (`Log::entry_max`).
+/// quarter of a MiB (`quorum::group_max`).
 const FILES_MAX: usize = 16;
 const FILE_RECORD_MAX: usize = ENTRY_MAX + ENTRIES_MAX * (USER_NAME_MAX + 16) + 512;
-const _: () = assert!(FILES_MAX * FILE_RECORD_MAX < MIB as usize / 4 - HEADER);
+const _: () = assert!(FILES_MAX * FILE_RECORD_MAX < group_max(MIB));
 
 /// Sessions as memory has them; the state has a record of each, of its leases and of its calls.
 #[derive(Default)]
@@ -101,6 +102,12 @@ impl Sessions {
             turns.push((session, false));
         }
         turns
+    }
+
+    /// These are read anew: ends that are committed, and were not told yet, are still to be told.
+    pub fn keep_untold(&mut self, before: &Sessions, committed: u64) {
+        self.over = before.over.iter().filter(|(_, sequence)| *sequence <= committed).copied().collect();
+        self.last_end = self.over.back().map_or(0, |(_, sequence)| *sequence);
     }
 
     /// Open sessions, or only one, and how long from `now` they do not end; those with the longest time first.

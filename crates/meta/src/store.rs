@@ -1,20 +1,18 @@
 //! The store as a step machine: requests and finished disk operations in, replies and disk operations out.
 
-use crate::holders::Holders;
 use crate::layers::Frozen;
 use crate::log::Log;
 use crate::merge::{MergeJob, MergeResult};
+use crate::open::{self, Found};
 use crate::pace::Pace;
-use crate::replay;
 use crate::reply::Reply;
 use crate::request::{Caller, Request};
+use crate::settings::Settings;
 use crate::state::State;
-use crate::widen::Widths;
 use base::disk::{BlockFile, Disk, Done, Op};
-use base::env::Random;
 use base::error::{Error, ErrorKind, Result};
 use base::id::SessionId;
-use base::limit::{BLOCK, LIST_PAGE_MAX, REMEMBERED_ANSWERS, REMEMBERED_CALLS};
+use base::limit::BLOCK;
 use base::planted::Planted;
 use base::unit::{MIB, Time, WallTime};
 use std::collections::BTreeMap;
@@ -23,54 +21,6 @@ use std::time::Duration;
 
 /// Age of the oldest unmerged change at which the overlay is merged.
 const MERGE_AGE: Duration = Duration::from_secs(5);
-
-/// How a store is opened.
-#[derive(Clone)]
-pub struct Settings {
-    /// Bytes of a log segment; a multiple of `BLOCK`, at least 1 MiB: a step of collecting takes up to 200 KiB in one entry, which may take a quarter.
-    pub segment_length: u64,
-    /// Most log segments.
-    pub segments_max: usize,
-    /// Bytes of the overlay at which it is merged.
-    pub merge_bytes: usize,
-    /// Draws chunk ids, places, and the marks of log segments.
-    pub random: Arc<dyn Random>,
-    /// How wide files become.
-    pub widths: Widths,
-    /// Answers that are remembered for one session at the most, up to 65,536. `limit::REMEMBERED_CALLS` unless there is a reason.
-    pub remembered_calls: usize,
-    /// Answers that are remembered for all clients of gateways together. `limit::REMEMBERED_ANSWERS` unless there is a reason.
-    pub remembered_answers: usize,
-    /// Entries, extents, groups and the like in one page of an answer at the most. `limit::LIST_PAGE_MAX` unless there is a reason.
-    pub page_max: usize,
-    /// The user who may do everything, and owns what nobody claimed: whoever runs the node. Empty: there is none by name.
-    pub superuser: String,
-    /// A fault put in on purpose, by the simulation alone.
-    pub planted: Option<Planted>,
-}
-
-impl Settings {
-    /// For a store whose devices hold `capacity` bytes together: 16 segments of 16 MiB from 2 GiB on, smaller ones, of at
-    /// least 1 MiB, for less. Half a segment is merged at a time, so there is plenty of room for merging to lag.
-    pub fn for_capacity(capacity: u64, random: Arc<dyn Random>) -> Settings {
-        let segment_length = (capacity / 128 / MIB * MIB).clamp(MIB, 16 * MIB);
-        let (merge_bytes, widths) = (segment_length as usize / 2, Widths::default());
-        let (remembered_calls, remembered_answers) = (REMEMBERED_CALLS, REMEMBERED_ANSWERS);
-        let (segments_max, page_max, planted) = (16, LIST_PAGE_MAX, None);
-        Settings {
-            segment_length,
-            segments_max,
-            merge_bytes,
-            random,
-            widths,
-            remembered_calls,
-            remembered_answers,
-            page_max,
-            superuser: String::new(),
-            planted,
-        }
-    }
-}
 
 /// What opening found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,8 +55,6 @@ pub enum Effect<T> {
 struct Waiting<T> {
     tag: T,
     result: Result<Reply>,
-    /// It answers a change, not a read.
-    change: bool,
 }
 
 /// The metadata store. `T` comes back with each reply.
@@ -121,16 +69,19 @@ pub struct Store<T> {
     effects: Vec<Effect<T>>,
     /// When something is taken apart beside them.
     pace: Pace,
-    merge_bytes: usize,
+    settings: Settings,
     /// When the oldest change was made that is neither merged nor being merged.
     unmerged_since: Option<Time>,
+    /// The frozen overlay, until it may be merged: when all of it is committed.
+    to_merge: Option<Arc<Frozen>>,
     /// Why nothing can be merged any more.
     merge_failure: Option<Error>,
+    /// The log failed, and what was not committed then was thrown away.
+    refused: bool,
     /// A step of what the store does by itself failed: there is no use in trying it again and again.
     stuck: Option<Time>,
     /// Why such steps failed since somebody asked, by what they were for: the last error of each.
     failures: BTreeMap<&'static str, Error>,
-    planted: Option<Planted>,
 }
 
 /// A client that gives two questions one number has lost count: the second may be done, or not, and nobody could tell.
@@ -153,25 +104,9 @@ impl<T> Store<T> {
     ) -> Result<(Store<T>, Opened)> {
         let length = settings.segment_length;
         assert!(length >= MIB && length.is_multiple_of(BLOCK as u64), "a log segment of {length} bytes");
-        let replayed = replay::open(disk, tree, length, wall)?;
-        let entry_max = Log::entry_max(length);
-        let mut state = State::new(replayed.layers, replayed.sequence, entry_max, Arc::clone(&settings.random))?;
-        state.now = now;
-        state.wall = wall;
-        state.planted = settings.planted;
-        state.least = replayed.least;
-        state.widths = settings.widths;
-        state.remembered_max = settings.remembered_calls;
-        state.page_max = settings.page_max;
-        state.superuser.clone_from(&settings.superuser);
-        state.holders = Holders::since(now);
-        state.load_sessions()?;
-        state.load_answers(settings.remembered_answers)?;
-        state.load_nodes()?;
-        state.load_devices()?;
-        let random = Arc::clone(&settings.random);
-        let log = Log::new(length, &replayed.usable, settings.segments_max, replayed.sequence, random);
-        let opened = Opened { replayed: replayed.entries, sessions: state.sessions.count() };
+        let Found { layers, sequence, entries, log, least } = open::open(disk, tree, settings, (now, wall))?;
+        let state = State::load((layers, sequence), settings, (now, wall), least)?;
+        let opened = Opened { replayed: entries, sessions: state.sessions.count() };
         let store = Store {
             state,
             log,
@@ -180,12 +115,13 @@ impl<T> Store<T> {
             asked: 0,
             effects: Vec::new(),
             pace: Pace::default(),
-            merge_bytes: settings.merge_bytes,
+            settings: settings.clone(),
             unmerged_since: None,
+            to_merge: None,
             merge_failure: None,
+            refused: false,
             stuck: None,
             failures: BTreeMap::new(),
-            planted: settings.planted,
         };
         Ok((store, opened))
     }
@@ -224,17 +160,17 @@ impl<T> Store<T> {
         if let Some(failure) = self.merge_failure.as_ref().or(self.log.failure()) {
             return Err(failure.clone());
         }
-        let once =
-            request.is_remembered() && !(self.planted == Some(Planted::ChangeNotRemembered) && request.is_setting());
+        let once = request.is_remembered()
+            && !(self.settings.planted == Some(Planted::ChangeNotRemembered) && request.is_setting());
         // A call without a number is never asked again.
         let remembered = once && caller.call != 0;
         if once {
-            if self.planted != Some(Planted::RetriedChangeRepeated)
+            if self.settings.planted != Some(Planted::RetriedChangeRepeated)
                 && let Some(reply) = self.state.remembered(caller)?
             {
                 return if request.is_answered_by(&reply) { Ok(reply) } else { Err(used_twice(caller)) };
             }
-            if self.planted != Some(Planted::OldGenerationAccepted) {
+            if self.settings.planted != Some(Planted::OldGenerationAccepted) {
                 self.state.check_session(caller.session)?;
             }
             if remembered {
@@ -298,57 +234,57 @@ impl<T> Store<T> {
     }
 
     fn answer(&mut self, tag: T, result: Result<Reply>, wait_for: u64, change: bool) {
-        let early = match self.planted {
+        let early = match self.settings.planted {
             Some(Planted::ChangeAnsweredBeforeSync) => change,
             Some(Planted::ReadAnsweredBeforeSync) => !change,
             _ => false,
         };
-        if wait_for <= self.log.durable() || early {
+        if wait_for <= self.log.committed() || early {
             self.effects.push(Effect::Reply { tag, result });
-        } else if let (Some(failure), Some(_)) = (self.log.failure(), &self.merge_failure) {
-            // Neither the log nor the tree will ever make durable what this answer shows.
+        } else if let Some(failure) = self.log.failure() {
+            // What this answer shows will never be committed.
             self.effects.push(Effect::Reply { tag, result: Err(failure.clone()) });
         } else {
-            self.waiting.insert((wait_for, self.requests), Waiting { tag, result, change });
+            self.waiting.insert((wait_for, self.requests), Waiting { tag, result });
         }
     }
 
     /// A disk operation is done.
     pub fn completed(&mut self, now: Time, done: Done) {
         self.state.now = now;
-        if let Err(error) = self.log.completed(done) {
-            self.log.fail(error.clone());
-            let lost = self.merge_failure.is_some();
-            self.refuse_waiting(&error, |waiting| waiting.change || lost);
-        }
-        self.release();
+        self.log.completed(now, done);
+        self.follow_log();
     }
 
-    /// Answers everything whose changes are durable.
-    fn release(&mut self) {
-        let durable = self.log.durable();
+    /// Answers everything whose changes are committed. Once the log failed, nothing else will be: what waits for more is refused, and
+    /// what was changed since is thrown away, so that all else goes on being read.
+    fn follow_log(&mut self) {
+        let committed = self.log.committed();
         while let Some(first) = self.waiting.first_entry()
-            && first.key().0 <= durable
+            && first.key().0 <= committed
         {
-            let Waiting { tag, result, .. } = first.remove();
+            let Waiting { tag, result } = first.remove();
             self.effects.push(Effect::Reply { tag, result });
         }
-    }
-
-    /// Answers what waits with an error: it will never be durable.
-    fn refuse_waiting(&mut self, error: &Error, which: impl Fn(&Waiting<T>) -> bool) {
-        let waiting = std::mem::take(&mut self.waiting);
-        for (key, waiting) in waiting {
-            if which(&waiting) {
-                self.effects.push(Effect::Reply { tag: waiting.tag, result: Err(error.clone()) });
-            } else {
-                self.waiting.insert(key, waiting);
+        let Some(failure) = self.log.failure().filter(|_| !self.refused) else { return };
+        self.refused = true;
+        for (_, Waiting { tag, .. }) in std::mem::take(&mut self.waiting) {
+            self.effects.push(Effect::Reply { tag, result: Err(failure.clone()) });
+        }
+        match self.state.committed(&self.log, &self.settings) {
+            Ok(state) => {
+                self.state = state;
+                self.to_merge = self.to_merge.take().filter(|frozen| frozen.sequence <= committed);
+                self.unmerged_since = self.state.layers.has_overlay().then_some(self.state.now);
             }
+            // Whatever meets a change that is not committed is refused.
+            Err(error) => drop(self.failures.insert("throwing away what is not committed", error)),
         }
     }
 
     fn advance(&mut self) {
-        self.log.advance();
+        self.log.advance(self.state.now);
+        self.follow_log();
         for (token, op) in self.log.take_operations() {
             self.effects.push(Effect::Disk { token, op });
         }
@@ -358,6 +294,8 @@ impl<T> Store<T> {
     pub fn tick(&mut self, now: Time, wall: WallTime) {
         self.state.now = now;
         self.state.wall = wall;
+        self.log.tick(now);
+        self.follow_log();
         if self.check_in_service().is_err() {
             self.stuck = Some(now.after(Duration::from_secs(1)));
             return;
@@ -438,7 +376,7 @@ impl<T> Store<T> {
             collect.into_iter().chain(self.state.sessions.next_end()).min()
         };
         let work = work.map(|time| self.stuck.map_or(time, |stuck| stuck.max(time)));
-        merge.into_iter().chain(work).min()
+        merge.into_iter().chain(work).chain(self.log.next_tick()).min()
     }
 
     /// What the store wants done since it was last asked, in order. All that was submitted meanwhile is one group of the log.
@@ -449,7 +387,7 @@ impl<T> Store<T> {
 
     /// Sessions that began (true) or ended (false, when that is durable) since this was asked, in that order; at first all that are open.
     pub fn take_session_turns(&mut self) -> Vec<(SessionId, bool)> {
-        self.state.sessions.take_turns(self.log.durable())
+        self.state.sessions.take_turns(self.log.committed())
     }
 
     /// What `tick` tried and could not do since this was asked, and why: nobody asked for it, so nobody else is told. It is tried again.
@@ -467,44 +405,45 @@ impl<T> Store<T> {
     pub fn merge_job(&mut self, now: Time) -> Option<MergeJob> {
         // Whether the log wants room shows when it begins a group.
         self.advance();
-        let since = self.unmerged_since?;
-        let due = self.state.layers.overlay_bytes() >= self.merge_bytes
-            || since.after(MERGE_AGE) <= now
-            || self.log.wants_room();
-        if due { self.merge_now() } else { None }
+        let is_due = |since: Time| {
+            self.state.layers.overlay_bytes() >= self.settings.merge_bytes
+                || since.after(MERGE_AGE) <= now
+                || self.log.wants_room()
+        };
+        if self.to_merge.is_some() || self.unmerged_since.is_some_and(is_due) { self.merge_now() } else { None }
     }
 
-    /// The overlay to be merged whether it is time or not, if there is any and none is being merged: before a clean stop.
+    /// The overlay to be merged whether it is time or not, if there is any and none is being merged. It is given when all its changes are
+    /// committed: only that may be in the tree.
     pub fn merge_now(&mut self) -> Option<MergeJob> {
-        if self.merge_failure.is_some() || self.state.layers.is_merging() {
+        if self.merge_failure.is_some() {
             return None;
         }
-        self.unmerged_since.take()?;
-        let frozen = self.state.layers.freeze(self.state.sequence());
-        Some(MergeJob::new(self.state.layers.database(), frozen, self.planted))
+        if !self.state.layers.is_merging() {
+            self.unmerged_since.take()?;
+            self.to_merge = Some(self.state.layers.freeze(self.state.sequence()));
+            self.log.close();
+        }
+        let stamp = self.log.stamp(self.to_merge.as_ref()?.sequence)?;
+        let frozen = self.to_merge.take()?;
+        Some(MergeJob::new(self.state.layers.database(), frozen, stamp, self.settings.planted))
     }
 
-    /// What became of a merge job. On success log segments come free, and whatever waited for those changes is answered:
-    /// they are durable in the tree. The overlay that was merged is nobody's any more: freeing it takes milliseconds, on whatever thread
-    /// has time for that.
+    /// What became of a merge job. On success log segments come free. The overlay that was merged is nobody's any more: freeing it takes
+    /// milliseconds, on whatever thread has time for that.
     pub fn merged(&mut self, now: Time, done: MergeResult) -> Option<Arc<Frozen>> {
         self.state.now = now;
-        let (failure, freed) = match done.result.and_then(|()| self.state.layers.merged()) {
+        let freed = match done.result.and_then(|()| self.state.layers.merged()) {
             Ok(freed) => {
-                self.log.merged(done.sequence);
-                self.release();
-                (None, freed)
+                self.log.merged(now, done.sequence);
+                freed
             }
-            Err(error) => (Some(error), None),
+            Err(error) => {
+                let text = format!("changes are refused until a restart, reads go on: {error}");
+                self.merge_failure = Some(Error::new(ErrorKind::Io, text));
+                None
+            }
         };
-        if let Some(error) = failure {
-            // If the log failed too, nothing can make durable what is not: not even reads of it may be answered.
-            if self.log.failure().is_some() {
-                self.refuse_waiting(&error, |_| true);
-            }
-            self.merge_failure =
-                Some(Error::new(ErrorKind::Io, format!("changes are refused until a restart, reads go on: {error}")));
-        }
         self.advance();
         freed
     }

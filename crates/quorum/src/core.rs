@@ -276,9 +276,10 @@ impl Core {
         self.take_ready(now);
     }
 
-    /// When `tick` is to be called next.
-    pub fn next_tick(&self) -> Time {
-        self.ticked.map_or(self.started, |ticked| ticked.after(TICK))
+    /// When `tick` is to be called next. None: never, as long as it is alone and leads.
+    pub fn next_tick(&self) -> Option<Time> {
+        let alone = self.node.raft.prs().is_singleton() && self.node.raft.state == StateRole::Leader;
+        (!alone).then(|| self.ticked.map_or(self.started, |ticked| ticked.after(TICK)))
     }
 
     /// All writes up to this number are durable, votes and entries. It is one that was taken from this core.

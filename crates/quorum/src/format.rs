@@ -105,6 +105,11 @@ const HEADER_MAGIC: [u8; 8] = *b"SWGROUP2";
 const ENTRY: u32 = 1;
 const MARK: u32 = 2;
 
+/// Whether a group or a mark of a keepers' log begins with these bytes.
+pub fn is_group(bytes: &[u8]) -> bool {
+    Header::read(bytes).is_some()
+}
+
 /// Takes little-endian numbers from the front.
 struct Numbers<'a>(&'a [u8]);
 

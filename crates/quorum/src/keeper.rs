@@ -78,17 +78,16 @@ impl Keeper {
 
     /// Time has gone on. Call it when `next_tick` is due.
     pub fn tick(&mut self, now: Time) {
-        if self.core.next_tick() <= now {
+        if self.core.next_tick().is_some_and(|due| due <= now) {
             self.core.tick(now);
         }
         self.log.tick(now);
         self.go_on(now);
     }
 
-    /// When `tick` is to be called next.
-    pub fn next_tick(&self) -> Time {
-        let core = self.core.next_tick();
-        self.log.next_tick().map_or(core, |log| log.min(core))
+    /// When `tick` is to be called next. None: not before something else happens.
+    pub fn next_tick(&self) -> Option<Time> {
+        self.core.next_tick().into_iter().chain(self.log.next_tick()).min()
     }
 
     /// Adds a group of changes that were computed as the leader of this term (`Core::propose`). `Invalid` if no segment takes it: it would end the logs
@@ -131,6 +130,12 @@ impl Keeper {
     /// a new leader begins with.
     pub fn wants_room(&self) -> bool {
         self.log.wants_room()
+    }
+
+    /// Bytes of groups, as they take them on the disk (`room_of`), that can be proposed and will find room, whatever becomes of freeing entries and
+    /// making segments, if none takes more than a quarter of a segment (`group_max`).
+    pub fn room(&self) -> u64 {
+        self.log.room()
     }
 
     /// Why its log writes nothing any more. To be asked after each call: a keeper whose log failed is to be ended.

@@ -32,8 +32,14 @@ pub struct Entry {
 }
 
 /// Bytes that a group of so many takes in the log on the disk: with a header before it, in whole blocks.
-pub(crate) fn room_of(group: usize) -> u64 {
+pub fn room_of(group: usize) -> u64 {
     (HEADER_BYTES + group).next_multiple_of(BLOCK) as u64
+}
+
+/// Bytes of the largest group of which four fit in a segment of this length, with their headers.
+pub const fn group_max(segment_length: u64) -> usize {
+    let quarter = segment_length / 4 / BLOCK as u64 * BLOCK as u64;
+    (quarter as usize).saturating_sub(HEADER_BYTES)
 }
 
 impl Entry {

@@ -18,8 +18,9 @@ mod segments;
 mod vote;
 
 pub use crate::core::{Core, Output, Role, Start};
+pub use format::is_group;
 pub use keeper::{Effect, Keeper, Seat};
-pub use kept::{Entry, Kept, Vote};
+pub use kept::{Entry, Kept, Vote, group_max, room_of};
 pub use log::{Log, Settings};
 pub use message::{KeeperId, Message};
 pub use open::{Opened, open};

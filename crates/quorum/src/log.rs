@@ -4,7 +4,7 @@
 //! One thing is under way at a time: the two blocks of a vote, a few groups, or a mark. What comes meanwhile waits, and goes together.
 
 use crate::format::{HEADER_BYTES, VOTE_FILES};
-use crate::kept::{Entry, Vote};
+use crate::kept::{Entry, Vote, group_max, room_of};
 use crate::replay::{GROUPS_AWAY, Header, Promised, Stamp, Voted};
 use crate::segments::Segments;
 use crate::vote::VoteBlocks;
@@ -173,6 +173,16 @@ impl Log {
     /// Whether entries should be kept elsewhere soon: segments run short, or none can be had.
     pub fn wants_room(&self) -> bool {
         self.segments.wants_room()
+    }
+
+    /// Bytes of groups of at most a quarter of a segment that will find room behind what waits, whatever becomes of freeing entries and making
+    /// segments.
+    pub(crate) fn room(&self) -> u64 {
+        let entries = self.waiting.iter().map(|waiting| match waiting {
+            Waiting::Entry(entry) => entry.room(),
+            _ => 0,
+        });
+        self.segments.sure_room(room_of(group_max(self.segments.longest()))).saturating_sub(entries.sum())
     }
 
     /// Whether a group that takes so many bytes fits a segment.

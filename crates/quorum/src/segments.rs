@@ -128,6 +128,13 @@ impl Segments {
         self.has_room_for(length)
     }
 
+    /// Bytes that can be written without another segment, in pieces of at most so many: each segment may end with less than one of them.
+    pub(crate) fn sure_room(&self, piece: u64) -> u64 {
+        let free = self.segments.iter().filter(|segment| **segment == Segment::Free).count() as u64;
+        let current = self.current.map_or(0, |_| self.room().saturating_sub(piece));
+        current + free * self.length.saturating_sub(piece)
+    }
+
     /// Bytes that are left of the current one.
     pub(crate) fn room(&self) -> u64 {
         self.length - self.offset

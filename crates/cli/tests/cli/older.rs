@@ -6,6 +6,7 @@
 
 use crate::store::{Ended, Store, binary, run};
 use base::checksum::crc32c;
+use redb::ReadableTable;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -191,11 +192,18 @@ fn a_newer_store_is_refused_unchanged() {
     assert!(without_locks(&data.join("chunks")) == before, "a device that was refused has other bytes now");
     std::fs::write(&identity, &kept).expect("written");
 
-    let log = data.join("meta/log-00000000");
-    let mut bytes = std::fs::read(&log).expect("a log");
-    assert!(bytes.starts_with(b"SWmetalg"));
-    bytes[8..12].copy_from_slice(&1000u32.to_le_bytes());
-    std::fs::write(&log, &bytes).expect("written");
+    // The tree's first record, of key 1: tag 1, the version, once more behind the others.
+    let tree = redb::Database::open(data.join("meta/tree.redb")).expect("a tree");
+    let change = tree.begin_write().expect("a change");
+    {
+        let name: redb::TableDefinition<'_, &[u8], &[u8]> = redb::TableDefinition::new("state");
+        let mut table = change.open_table(name).expect("the table");
+        let mut record = table.get(&[1][..]).expect("read").expect("a record").value().to_vec();
+        record.extend([0x08, 0xE8, 0x07]);
+        table.insert(&[1][..], &record[..]).expect("put");
+    }
+    change.commit().expect("committed");
+    drop(tree);
     let before = without_locks(&data);
     is_newer(&serve(&store.directory));
     assert!(without_locks(&data) == before, "a store that was refused has other bytes now");

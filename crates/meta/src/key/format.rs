@@ -8,7 +8,7 @@ impl Key<'_> {
         let mut out = Vec::with_capacity(32);
         out.push(self.ordinal());
         match self {
-            Key::Merged | Key::Counters => {}
+            Key::Merged | Key::Counters | Key::Keepers => {}
             Key::Name(directory, name) => {
                 out.extend_from_slice(&directory.0.to_be_bytes());
                 out.extend_from_slice(name.as_bytes());

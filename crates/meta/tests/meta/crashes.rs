@@ -1,7 +1,8 @@
 //! Kills and power losses, at random and at every change of a device: what was acknowledged is there, what was not is there whole or not at all.
 
 use crate::model::{Change, Tree};
-use crate::world::{SESSION, World, delete};
+use crate::stored::{make_older, merged_of};
+use crate::world::{SESSION, World, delete, mkdir};
 use base::env::Random;
 use base::error::{ErrorKind, Result};
 use base::id::GroupId;
@@ -10,6 +11,7 @@ use meta::request::Totals;
 use meta::{Caller, MergeJob, Reply, Request};
 use sim::disk::SimFaults;
 use sim::random::SimRandom;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 /// A change handed in.
@@ -329,22 +331,66 @@ fn crash_at_every_change() {
     }
 }
 
-/// Power losses while the store is being opened lose nothing either.
+/// Power losses while the store is being opened lose nothing either, wherever the log and the tree are then.
 #[test]
 fn crash_while_opening() {
-    for at in 0..40 {
-        let mut run = Run::new(at + 2000);
-        scripted(&mut run);
-        run.world.power_off(at);
-        run.world.file.crash_at(Some(run.world.file.changes() + at));
-        let opened = run.world.try_open();
-        run.world.file.crash_at(None);
-        if opened.is_ok() && !run.world.stopped() {
-            run.world.kill();
-        } else {
-            run.world.crash(at + 7);
+    for on_tree in [false, true] {
+        for at in 0..40 {
+            let mut run = Run::new(at + 2000);
+            scripted(&mut run);
+            run.world.power_off(at);
+            let opened = stops_while_opening(&mut run.world, on_tree, at);
+            if opened {
+                run.world.kill();
+            } else {
+                run.world.crash(at + 7);
+            }
+            run.check();
+            run.end();
         }
-        run.check();
-        run.end();
+    }
+}
+
+/// Opens the store, and stops at this change of the log's disk or the tree's file. Whether it came to its end.
+fn stops_while_opening(world: &mut World, on_tree: bool, at: u64) -> bool {
+    if on_tree {
+        world.file.crash_at(Some(world.file.changes() + at));
+    } else {
+        let crash_at = Some(world.device.operations().changes() + at);
+        world.device.set_faults(SimFaults { crash_at, ..SimFaults::default() });
+    }
+    // A device that stopped ends whoever waits for it.
+    let opened = catch_unwind(AssertUnwindSafe(|| world.try_open().is_ok())).unwrap_or(false) && !world.stopped();
+    world.file.crash_at(None);
+    world.device.set_faults(SimFaults::default());
+    opened
+}
+
+/// A power loss or a kill at every change that opening a store of version 3 makes of the log and of the tree: it has all that was in its log, and
+/// a later start makes it one of today's version.
+#[test]
+fn crash_while_a_format_is_changed() {
+    for (on_tree, kill) in [(false, false), (false, true), (true, false), (true, true)] {
+        for at in 0.. {
+            let mut world = World::new(at);
+            world.are_counted = false;
+            world.power_off(1);
+            make_older(&world, include_str!("golden/log-3.hex"), at % 2 == 0);
+            let opened = stops_while_opening(&mut world, on_tree, at);
+            if kill {
+                world.kill();
+            } else {
+                world.crash(at + 7);
+            }
+            assert_eq!(world.dump().into_keys().collect::<Vec<_>>(), ["/a", "/a/f"], "on the tree {on_tree}, {at}");
+            world.ask(mkdir("/later")).expect("made");
+            world.crash(at + 8);
+            assert_eq!(world.dump().len(), 3);
+            assert!(merged_of(&world).begun);
+            if opened {
+                assert!(at > 5, "opening makes changes (tree {on_tree}, {at})");
+                break;
+            }
+        }
     }
 }

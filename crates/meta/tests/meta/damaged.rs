@@ -1,6 +1,6 @@
 //! Records of the metadata that are not what this program wrote: whatever is in them, nothing panics.
 
-use crate::newer::{log_of, write};
+use crate::stored::{log_of, write};
 use crate::world::{SESSION, World, append, create, delete, mkdir, path, stat};
 use base::attributes::NewAttributes;
 use base::env::Random;
@@ -11,9 +11,6 @@ use meta::{Caller, Reply, Request};
 use sim::random::SimRandom;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
-
-/// Version of the log's format that is written.
-const VERSION: u32 = 3;
 
 /// A store with a record of each kind in its log.
 fn world() -> World {
@@ -118,12 +115,11 @@ fn fuzz_records() {
         let random = SimRandom::new(seed);
         let mut world = world();
         world.power_off(1);
-        let (changes, _) = log_of(&world);
-        let stored: Vec<_> = changes.into_iter().filter_map(|(_, key, value)| Some((key, value?))).collect();
+        let stored: Vec<_> = log_of(&world).into_iter().filter_map(|(_, key, value)| Some((key, value?))).collect();
         for _ in 0..=random.below(2) {
             let (key, mut value) = stored[random.below(stored.len() as u64) as usize].clone();
             (0..=random.below(2)).for_each(|_| sim::fuzz::damage(&random, &mut value));
-            write(&world, &key, &value, VERSION);
+            write(&world, &key, &value);
         }
         let attempt = catch_unwind(AssertUnwindSafe(|| {
             if world.try_open().is_ok() {

@@ -1,6 +1,6 @@
 //! Access control lists: stored, handed down to what is made, counted when rights are judged, and read from the notes of older stores.
 
-use crate::newer::{log_of, write};
+use crate::stored::{value, write};
 use crate::world::{SESSION, World, create, mkdir, path, small_file, stat};
 use base::acl::{ACCESS, Acl, AclEntry, DEFAULT, GROUP, MASK, OTHER, USER};
 use base::attributes::{Attributes, NewAttributes};
@@ -127,13 +127,12 @@ fn keep_old_note(world: &mut World, name: &str, note: &[u8]) {
     let inode = attributes(world, name).inode;
     world.power_off(1);
     let key = [&[0x11][..], &inode.to_be_bytes()].concat();
-    let value = log_of(world).0.into_iter().rev().find(|(_, known, _)| *known == key).and_then(|(_, _, value)| value);
-    let mut value = value.expect("a record");
+    let mut value = value(world, &key).expect("a record");
     // Tag 28, the list that there is beside each note that is set now: of no entries.
     let none = [0xE2, 0x01, 0];
     let at = value.windows(none.len()).rposition(|bytes| bytes == none).expect("no list");
     value.drain(at..at + none.len());
-    write(world, &key, &value, 2);
+    write(world, &key, &value);
     world.open();
 }
 

@@ -20,4 +20,5 @@ mod pages;
 mod quotas;
 mod rules;
 mod steps;
+mod stored;
 mod world;

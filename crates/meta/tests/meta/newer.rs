@@ -1,10 +1,10 @@
 //! What a newer program has written into the metadata: a newer format is refused as it is; groups of kinds that are not known, and
 //! notes of gateways that are not, are kept.
 
+use crate::stored::{Merged, SEGMENT, add_group, log_of, make_older, merged_of, put_into_tree, tree_of, value, write};
 use crate::world::{World, append, create, delete, mkdir, path, stat};
 use base::attributes::NewAttributes;
-use base::checksum::crc32c;
-use base::disk::{BlockFile, FileKind, FileName};
+use base::disk::FileName;
 use base::env::Random;
 use base::error::{Error, ErrorKind};
 use base::id::{ChunkId, DeviceId, GroupId};
@@ -12,14 +12,9 @@ use base::limit::BLOCK;
 use base::version::ProgramVersion;
 use meta::request::{FileHandle, FileRef};
 use meta::{Reply, Request};
-use redb::ReadableDatabase;
-use sim::file::SimFile;
+use prost::Message;
 use sim::random::SimRandom;
 use std::time::Duration;
-
-const SEGMENT: FileName = FileName::new(FileKind::Log, 0);
-/// Bytes of the header of a group of log entries.
-const HEADER: usize = 64;
 
 fn is_newer(error: &Error, says: &str) {
     assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
@@ -27,74 +22,8 @@ fn is_newer(error: &Error, says: &str) {
     assert!(text.starts_with("newer: ") && text.contains("data is safe") && text.contains(says), "{text}");
 }
 
-fn eight(bytes: &[u8], at: usize) -> u64 {
-    u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
-}
-
-fn four(bytes: &[u8], at: usize) -> u32 {
-    u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
-}
-
-/// A change in the log: sequence number, key, value if it was not removed.
-pub type Change = (u64, Vec<u8>, Option<Vec<u8>>);
-
-/// The changes in the first segment of the log, and where the next group goes.
-pub fn log_of(world: &World) -> (Vec<Change>, usize) {
-    let bytes = world.device.peek(SEGMENT);
-    let (mut changes, mut at) = (Vec::new(), 0);
-    while bytes[at..].starts_with(b"SWmetalg") {
-        let end = at + HEADER + eight(&bytes, at + 40) as usize;
-        let mut entry = at + HEADER;
-        while entry < end {
-            let (sequence, count) = (eight(&bytes, entry), four(&bytes, entry + 8));
-            entry += 12;
-            for _ in 0..count {
-                let key = usize::from(u16::from_le_bytes(bytes[entry..entry + 2].try_into().expect("two bytes")));
-                let value = four(&bytes, entry + 2);
-                let from = entry + 6 + key;
-                let length = if value == u32::MAX { 0 } else { value as usize };
-                let stored = (value != u32::MAX).then(|| bytes[from..from + length].to_vec());
-                changes.push((sequence, bytes[entry + 6..from].to_vec(), stored));
-                entry = from + length;
-            }
-        }
-        at = end.next_multiple_of(BLOCK);
-    }
-    (changes, at)
-}
-
-/// Adds a change to the log of a store that is not open, as a program with this format version does.
-pub fn write(world: &World, key: &[u8], value: &[u8], version: u32) {
-    let (changes, at) = log_of(world);
-    let sequence = changes.last().expect("a change").0 + 1;
-    let mut entry = [&sequence.to_le_bytes()[..], &1u32.to_le_bytes()].concat();
-    entry.extend((key.len() as u16).to_le_bytes());
-    entry.extend((value.len() as u32).to_le_bytes());
-    entry.extend([key, value].concat());
-    put_group(world, at, sequence, &entry, version);
-}
-
-/// Puts a group of one entry at this place of the log, with its checksum.
-fn put_group(world: &World, at: usize, sequence: u64, entry: &[u8], version: u32) {
-    let mut group = b"SWmetalg".to_vec();
-    group.extend([version.to_le_bytes(), 1u32.to_le_bytes()].concat());
-    group.extend(&world.device.peek(SEGMENT)[16..24]);
-    group.extend([sequence, sequence, entry.len() as u64].map(u64::to_le_bytes).concat());
-    group.resize(HEADER, 0);
-    group.extend(entry);
-    let crc = crc32c(&group);
-    group[48..52].copy_from_slice(&crc.to_le_bytes());
-    world.device.poke(SEGMENT, at as u64, &group);
-}
-
 fn key(ordinal: u8, number: u64) -> Vec<u8> {
     [&[ordinal][..], &number.to_be_bytes()].concat()
-}
-
-/// What the log has under a key now.
-fn value(world: &World, key: &[u8]) -> Option<Vec<u8>> {
-    let (changes, _) = log_of(world);
-    changes.into_iter().rev().find(|(_, known, _)| known == key).and_then(|(_, _, value)| value)
 }
 
 fn closed(world: &mut World, name: &str) -> FileHandle {
@@ -124,7 +53,7 @@ fn groups_of_unknown_kinds_are_kept() {
     world.power_off(1);
     let record = key(0x13, group.0);
     let coded = [&value(&world, &record).expect("a record")[..], &CODED].concat();
-    write(&world, &record, &coded, 3);
+    write(&world, &record, &coded);
     for _ in 0..2 {
         world.open();
         let list = Request::List { path: path("/d"), after: None, limit: 9, located: true, also: Vec::new() };
@@ -189,7 +118,7 @@ fn replicas_are_kept() {
     let (single, stored) = (stored_column(&[head], &[chunk]), value(&world, &record).expect("a record"));
     let rest = stored.strip_prefix(&single[..]).expect("its one column comes first").to_vec();
     let far = DeviceId(9);
-    write(&world, &record, &[stored_column(&[head, far], &[chunk, chunk]), rest].concat(), 2);
+    write(&world, &record, &[stored_column(&[head, far], &[chunk, chunk]), rest].concat());
     world.open();
     let layout =
         |world: &mut World| match world.ask(Request::Locate { file: FileRef::Path(path("/f")), offset: 0, length: 10 })
@@ -230,12 +159,11 @@ fn older_programs_leave_no_index() {
     world.open();
     assert_eq!(groups_on(&mut world), [file.group.group]);
     world.power_off(2);
-    put_into_tree(&world, &key(0x13, group.0), &record);
+    put_into_tree(&world, &key(0x13, group.0), Some(&record));
     world.open();
     assert_eq!(groups_on(&mut world), [file.group.group], "the tree has a mark, and no entry for the other");
     world.power_off(3);
-    let merged = [&[0x08, 3, 0x10][..], &varint(tree_sequence(&world))].concat();
-    put_into_tree(&world, &[0x01], &merged);
+    make_older(&world, "", false);
     world.open();
     assert_eq!(groups_on(&mut world), [file.group.group, group]);
 }
@@ -252,7 +180,7 @@ fn impossible_layouts_are_damage() {
         let mut world = World::new(1);
         let group = closed(&mut world, "/f").group.group;
         world.power_off(1);
-        write(&world, &key(0x13, group.0), &[columns, vec![0x10, 1, 0x18, 10, 0x38, 128, 32]].concat(), 2);
+        write(&world, &key(0x13, group.0), &[columns, vec![0x10, 1, 0x18, 10, 0x38, 128, 32]].concat());
         world.open();
         let locate = Request::Locate { file: FileRef::Path(path("/f")), offset: 0, length: 10 };
         assert_eq!(world.refusal(locate), ErrorKind::Corrupt);
@@ -278,8 +206,8 @@ fn taking_apart_passes_them_over() {
     world.power_off(1);
     let record = key(0x13, file.group.group.0);
     let coded = [&value(&world, &record).expect("a record")[..], &CODED].concat();
-    write(&world, &record, &coded, 3);
-    write(&world, &key(0x31, file.group.group.0), &[], 2);
+    write(&world, &record, &coded);
+    write(&world, &key(0x31, file.group.group.0), &[]);
     world.open();
     world.ask(delete("/d")).expect("deleted");
     world.ask(delete("/e")).expect("deleted");
@@ -300,7 +228,7 @@ fn notes_of_other_gateways_are_kept() {
     let record = key(0x11, file.inode.0);
     // Tag 22: gateway 9, note "abc".
     let note = [0xB2, 0x01, 7, 0x08, 9, 0x12, 3, b'a', b'b', b'c'];
-    write(&world, &record, &[&value(&world, &record).expect("a record")[..], &note].concat(), 2);
+    write(&world, &record, &[&value(&world, &record).expect("a record")[..], &note].concat());
     world.open();
     let new = NewAttributes { mode: Some(0o600), note: Some(vec![1]), ..NewAttributes::default() };
     world.ask(Request::SetAttributes { path: path("/f"), new }).expect("set");
@@ -311,46 +239,52 @@ fn notes_of_other_gateways_are_kept() {
     assert!(kept.windows(note.len()).any(|bytes| bytes == note), "{kept:02x?}");
 }
 
-/// A newer format in the log or in the tree is refused by its name, and no byte of log or tree is another afterwards.
+/// A newer format is refused by its name, and no byte of log or tree is another afterwards.
 #[test]
 fn a_newer_format_is_refused() {
-    for (merged, says) in [(false, "the metadata has format version 4"), (true, "use a version of at least 9.1.2")] {
-        let mut world = World::new(4);
-        world.ask(mkdir("/d")).expect("mkdir");
-        world.merge();
-        world.power_off(1);
-        if merged {
-            // Version 4, sequence number as it is, the least program 9.1.2.
-            let least = ProgramVersion { major: 9, minor: 1, patch: 2 }.to_number();
-            let sequence = log_of(&world).0.last().expect("a change").0;
-            let numbers = [(1, 4), (2, sequence), (3, least)];
-            let record = numbers.into_iter().flat_map(|(tag, number)| [vec![tag << 3], varint(number)].concat());
-            put_into_tree(&world, &[1], &record.collect::<Vec<u8>>());
-        } else {
-            write(&world, &key(0x11, 99), &[], 4);
-        }
-        let before = (all_bytes(&world), tree_of(&world));
-        is_newer(&world.try_open().expect_err("it is newer"), says);
-        assert!((all_bytes(&world), tree_of(&world)) == before, "what was refused has other bytes now");
-    }
+    let mut world = World::new(4);
+    world.ask(mkdir("/d")).expect("mkdir");
+    world.merge();
+    world.power_off(1);
+    let least = ProgramVersion { major: 9, minor: 1, patch: 2 }.to_number();
+    let newer = Merged { version: 5, least, ..merged_of(&world) };
+    put_into_tree(&world, &[1], Some(&newer.encode_to_vec()));
+    let before = (all_bytes(&world), tree_of(&world));
+    let refused = world.try_open().expect_err("it is newer");
+    is_newer(&refused, "the metadata has format version 5");
+    is_newer(&refused, "use a version of at least 9.1.2");
+    assert!((all_bytes(&world), tree_of(&world)) == before, "what was refused has other bytes now");
 }
 
-/// Bytes behind the log's end that look like the header of a newer version's group and are none, as what a client wrote may in a group that
+/// Metadata that several keep are refused by a program that knows how to keep them alone.
+#[test]
+fn several_keepers_are_newer() {
+    let mut world = World::new(4);
+    world.ask(mkdir("/d")).expect("mkdir");
+    world.power_off(1);
+    // Tag 1: sixteen bytes; tag 2, packed: three numbers.
+    let keepers = [&[0x0a, 16][..], &[7; 16], &[0x12, 3, 1, 2, 3, 0x18, 4]].concat();
+    put_into_tree(&world, &[3], Some(&keepers));
+    is_newer(&world.try_open().expect_err("it is newer"), "kept by 3 nodes");
+}
+
+/// Bytes behind the end of an older log that look like the header of a newer version's group and are none, as what a client wrote may in a group that
 /// a power loss has torn, are passed over: the store opens with all it had.
 #[test]
 fn bytes_that_look_newer_are_no_group() {
     let mut world = World::new(5);
-    world.ask(mkdir("/d")).expect("mkdir");
+    world.are_counted = false;
     world.power_off(1);
-    let (_, at) = log_of(&world);
+    let log = include_str!("golden/log-3.hex");
+    make_older(&world, log, true);
     let mut header = b"SWmetalg".to_vec();
     header.extend([99u32.to_le_bytes(), 1u32.to_le_bytes()].concat());
     header.extend(&world.device.peek(SEGMENT)[16..24]);
     header.extend([50u64, 50, 10].map(u64::to_le_bytes).concat());
-    header.resize(HEADER + 10, 7);
-    world.device.poke(SEGMENT, at as u64, &header);
+    header.resize(64 + 10, 7);
+    world.device.poke(SEGMENT, (log.split("\n\n").count() * BLOCK) as u64, &header);
     world.open();
-    world.ask(stat("/d")).expect("it is there");
+    world.ask(stat("/a/f")).expect("it is there");
     world.ask(mkdir("/e")).expect("and the log goes on");
 }
 
@@ -362,8 +296,7 @@ fn fuzz_log() {
         let mut world = World::new(seed);
         world.ask(mkdir("/d")).expect("mkdir");
         world.power_off(1);
-        let (changes, at) = log_of(&world);
-        let sequence = changes.last().expect("a change").0 + 1;
+        let sequence = log_of(&world).last().expect("a change").0 + 1;
         let number = |usual: u32| if random.one_in(3) { random.next() as u32 >> random.below(32) } else { usual };
         let value: Vec<u8> = (0..random.below(200)).map(|_| random.next() as u8).collect();
         let mut entry = sequence.to_le_bytes().to_vec();
@@ -373,76 +306,13 @@ fn fuzz_log() {
         entry.extend(key(random.next() as u8 % 0x30, random.next()));
         entry.extend(value);
         entry.truncate(random.below(2 * entry.len() as u64 + 1) as usize);
-        put_group(&world, at, sequence, &entry, 2);
+        if entry.is_empty() {
+            continue;
+        }
+        add_group(&world, entry);
         if let Err(error) = world.try_open() {
             let text = error.text();
             assert!(text.contains("nothing was changed") || text.contains("does not read"), "seed {seed}: {error}");
         }
-    }
-}
-
-fn varint(mut number: u64) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    while number >= 0x80 {
-        bytes.push(number as u8 | 0x80);
-        number >>= 7;
-    }
-    bytes.push(number as u8);
-    bytes
-}
-
-pub fn tree_of(world: &World) -> Vec<u8> {
-    let file = world.file.open();
-    let mut bytes = vec![0; file.length().expect("a length") as usize];
-    file.read(0, &mut bytes).expect("read");
-    bytes
-}
-
-/// Up to which change of the log the tree of a store that is not open has everything: tag 2 of `MergedRecord`, which comes behind tag 1 of two
-/// bytes.
-fn tree_sequence(world: &World) -> u64 {
-    let table: redb::TableDefinition<'_, &[u8], &[u8]> = redb::TableDefinition::new("state");
-    let tree = redb::Builder::new().create_with_backend(Tree(world.file.open())).expect("a tree");
-    let reading = tree.begin_read().expect("a transaction").open_table(table).expect("the table");
-    let merged = reading.get([0x01].as_slice()).expect("read").expect("there");
-    let mut bytes = merged.value()[3..].iter();
-    let (mut number, mut shift) = (0, 0);
-    loop {
-        let byte = bytes.next().expect("a whole number");
-        number |= u64::from(byte & 0x7f) << shift;
-        shift += 7;
-        if byte & 0x80 == 0 {
-            return number;
-        }
-    }
-}
-
-/// Puts a value into the tree of a store that is not open.
-fn put_into_tree(world: &World, key: &[u8], value: &[u8]) {
-    let table: redb::TableDefinition<'_, &[u8], &[u8]> = redb::TableDefinition::new("state");
-    let tree = redb::Builder::new().create_with_backend(Tree(world.file.open())).expect("a tree");
-    let change = tree.begin_write().expect("a change");
-    change.open_table(table).expect("the table").insert(key, value).expect("put");
-    change.commit().expect("committed");
-}
-
-#[derive(Debug)]
-struct Tree(SimFile);
-
-impl redb::StorageBackend for Tree {
-    fn len(&self) -> std::io::Result<u64> {
-        self.0.length()
-    }
-    fn read(&self, offset: u64, out: &mut [u8]) -> std::io::Result<()> {
-        self.0.read(offset, out)
-    }
-    fn set_len(&self, length: u64) -> std::io::Result<()> {
-        self.0.set_length(length)
-    }
-    fn sync_data(&self) -> std::io::Result<()> {
-        self.0.sync()
-    }
-    fn write(&self, offset: u64, data: &[u8]) -> std::io::Result<()> {
-        self.0.write(offset, data)
     }
 }

@@ -218,28 +218,93 @@ fn the_log_fills() {
     assert!(world.ask(stat(&name(made * 200 - 1))).is_ok());
 }
 
-/// A failed sync ends changes, not reads: what waited is refused, what was not durable is shown only once the tree has it.
+/// A failed sync ends changes, not reads: what waited for it is refused, and what was not committed is not there, to nobody, until a restart shows
+/// whether the disk has it.
 #[test]
 fn the_log_fails() {
     let mut world = World::new(1);
     world.ask(mkdir("/before")).expect("mkdir");
     world.device.set_faults(SimFaults { sync_error: When::Always, ..SimFaults::default() });
-    let refused = world.ask(mkdir("/a")).expect_err("not synced");
-    assert_eq!(refused.kind(), ErrorKind::Io, "{refused}");
-    assert_eq!(world.refusal(mkdir("/b")), ErrorKind::Io);
-    assert!(world.ask(stat("/before")).is_ok());
-    let waiting = world.submit(stat("/a"));
+    let (made, seen) = (world.submit(mkdir("/a")), world.submit(stat("/a")));
     world.run();
-    assert_eq!(world.replies.get(&waiting), None, "a read shows nothing that may be lost");
-    let now = world.now;
-    let job = world.store().merge_job(now).expect("a failed log is merged at once");
-    world.merge_with(job);
-    assert!(world.replies.remove(&waiting).expect("answered").is_ok());
+    for waiting in [made, seen] {
+        let refused = world.replies.remove(&waiting).expect("answered").expect_err("not synced");
+        assert_eq!(refused.kind(), ErrorKind::Io, "{refused}");
+    }
+    assert_eq!(world.refusal(mkdir("/b")), ErrorKind::Io);
+    assert_eq!(world.refusal(stat("/a")), ErrorKind::NotFound);
+    assert!(world.ask(stat("/before")).is_ok());
+    assert_eq!(world.dump().into_keys().collect::<Vec<_>>(), ["/before"]);
+    // What is committed goes into the tree, and nothing else.
+    world.merge();
+    assert!(world.store().is_quiet());
+    assert_eq!(world.refusal(stat("/a")), ErrorKind::NotFound);
     assert_eq!(world.refusal(mkdir("/b")), ErrorKind::Io);
     world.device.set_faults(SimFaults::default());
     world.crash(1);
-    assert!(world.ask(stat("/a")).is_ok(), "it was shown, so it stays");
+    assert!(world.ask(stat("/before")).is_ok());
     world.ask(mkdir("/b")).expect("a restart heals");
+}
+
+/// An overlay is merged when all its changes are committed, and not before, whatever comes meanwhile; what comes is in the next one.
+#[test]
+fn what_is_not_committed_is_not_merged() {
+    let mut world = World::new(1);
+    world.merge();
+    let before = world.submit(mkdir("/a"));
+    assert!(world.store().merge_now().is_none(), "nothing of it is on the disk");
+    world.step();
+    let behind = world.submit(mkdir("/b"));
+    let job = loop {
+        assert!(!world.replies.contains_key(&behind));
+        if let Some(job) = world.store().merge_now() {
+            break job;
+        }
+        world.step();
+    };
+    world.merge_with(job);
+    assert!(world.replies.remove(&before).is_some_and(|made| made.is_ok()));
+    // The tree has the one alone: with the log gone that is what there is.
+    assert!(!world.store().is_quiet());
+    world.run();
+    world.merge();
+    assert!(world.store().is_quiet());
+    world.crash(1);
+    assert_eq!((world.opened.replayed, world.dump().len()), (0, 2));
+}
+
+/// A log of which no more segments can be made takes what has room, says that it is full, and goes on after each merge; nothing that it took is in the
+/// way of merging.
+#[test]
+fn a_log_that_cannot_grow_goes_on() {
+    let mut world = World::new(1);
+    world.device.set_faults(SimFaults { no_room_for: Some(FileKind::Log), ..SimFaults::default() });
+    let mut made = 0;
+    for round in 0..30 {
+        let mut taken = 0;
+        let refused = loop {
+            let name = |place: usize| format!("/{}{round}-{taken}-{place}", "n".repeat(200));
+            // Several wait while one is on its way.
+            let files = |from| (from..from + 100).map(|place| small_file(&name(place))).collect();
+            let tags = [0, 100, 200].map(|from| world.submit(Request::PutFiles { files: files(from) }));
+            world.run();
+            let answers = tags.map(|tag| world.replies.remove(&tag).expect("answered"));
+            taken += answers.iter().filter(|answer| answer.is_ok()).count();
+            if let Some(refused) = answers.into_iter().find_map(|answer| answer.err()) {
+                break refused;
+            }
+            assert!(taken < 1000, "the log has no end");
+        };
+        assert_eq!(refused.kind(), ErrorKind::Full, "{refused}");
+        assert!(taken > 0, "round {round}");
+        made += taken;
+        world.merge();
+        assert!(world.store().is_quiet() && world.store().in_service().is_ok(), "round {round}");
+        if round % 10 == 9 {
+            world.crash(round);
+        }
+    }
+    assert!(made > 60, "{made}");
 }
 
 /// A segment of the log whose name cannot be made durable ends changes as a failed sync does: what was acknowledged in it could be lost with

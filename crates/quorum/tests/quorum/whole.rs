@@ -188,7 +188,7 @@ impl Cluster {
         if self.random.one_in(2) {
             disk.poll(Some(Duration::ZERO), &mut done);
         }
-        if keeper.next_tick() <= time {
+        if keeper.next_tick().is_some_and(|due| due <= time) {
             keeper.tick(time);
         }
         let failed = done.into_iter().any(|done| keeper.completed(time, done).is_err());

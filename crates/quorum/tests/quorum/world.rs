@@ -431,7 +431,7 @@ impl World {
         let keeper = &mut self.keepers[at];
         let Some(core) = keeper.core.as_mut().filter(|_| keeper.life == life) else { return Ok(()) };
         core.tick(now);
-        let due = core.next_tick().since(now).as_nanos() as u64;
+        let due = core.next_tick().map_or(50 * MS, |due| due.since(now).as_nanos() as u64);
         // Busy now and then.
         let busy = if self.random.one_in(20) { self.random.below(60 * MS) } else { self.random.below(MS) };
         self.later(due + busy, Event::Tick { at, life });

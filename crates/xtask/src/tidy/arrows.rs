@@ -10,7 +10,7 @@ const ARROWS: [(&str, &[&str]); 15] = [
     ("sim", &["base"]),
     ("net", &["base"]),
     ("chunk", &["base"]),
-    ("meta", &["base"]),
+    ("meta", &["base", "quorum"]),
     ("quorum", &["base"]),
     ("client", &["base", "net"]),
     ("gateway-hdfs", &["base", "client"]),

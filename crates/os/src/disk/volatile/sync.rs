@@ -18,12 +18,13 @@ const fn sync(name: &'static str, keeps: &'static str) -> Sync {
 }
 
 /// All of them. A new sync is a new line here, and is left out by its name in `crates/os/src/disk/volatile`.
-pub const SYNCS: [Sync; 10] = [
+pub const SYNCS: [Sync; 11] = [
     sync("data", "data records of the device log"),
     sync("journal", "journal groups of the device log"),
     sync("checkpoint", "a checkpoint of the device log"),
     sync("identity", "the file that says which device this is"),
     sync("log", "changes in the metadata store's log"),
+    sync("vote", "a keeper's vote and how far its log was promised"),
     sync("name", "the name of a new segment or checkpoint, in its directory"),
     sync("tree", "changes merged into the metadata store's tree"),
     sync("tree-name", "the name of the tree's file, in its directory"),
@@ -39,7 +40,6 @@ pub(super) fn of_kind(kind: FileKind) -> &'static str {
         FileKind::Checkpoint => "checkpoint",
         FileKind::Identity => "identity",
         FileKind::Log => "log",
-        // Nobody writes these yet; they get a line above then.
         FileKind::Vote => "vote",
         // Nobody syncs it; this disk has none anyway.
         FileKind::Early => "early",

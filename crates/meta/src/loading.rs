@@ -1,0 +1,56 @@
+//! What memory has of the state, read from the layers: at the opening, and again when what was not committed is thrown away.
+
+use crate::holders::Holders;
+use crate::layers::Layers;
+use crate::log::Log;
+use crate::replay::apply;
+use crate::settings::Settings;
+use crate::state::State;
+use base::error::Result;
+use base::unit::{Time, WallTime};
+use base::version::ProgramVersion;
+use quorum::group_max;
+use std::sync::Arc;
+
+impl State {
+    /// The state in these layers, whose last change has this sequence number. Sessions begin anew. `least`: `MergedRecord::least`.
+    pub fn load(
+        (layers, sequence): (Layers, u64),
+        settings: &Settings,
+        (now, wall): (Time, WallTime),
+        least: ProgramVersion,
+    ) -> Result<State> {
+        let entry_max = group_max(settings.segment_length);
+        let mut state = State::new(layers, sequence, entry_max, Arc::clone(&settings.random))?;
+        state.now = now;
+        state.wall = wall;
+        state.planted = settings.planted;
+        state.least = least;
+        state.widths = settings.widths;
+        state.remembered_max = settings.remembered_calls;
+        state.page_max = settings.page_max;
+        state.superuser.clone_from(&settings.superuser);
+        state.holders = Holders::since(now);
+        state.load_sessions()?;
+        state.load_answers(settings.remembered_answers)?;
+        state.load_nodes()?;
+        state.load_devices()?;
+        Ok(state)
+    }
+
+    /// What of this state is committed, as the log says, without the rest, which will never be. What was only ever in memory stays: who was heard of,
+    /// how full devices are.
+    pub fn committed(&mut self, log: &Log, settings: &Settings) -> Result<State> {
+        let (mut layers, frozen) = self.layers.without_overlay(log.committed())?;
+        let mut sequence = frozen.unwrap_or(log.merged_to());
+        for group in log.behind(sequence) {
+            sequence = apply(&mut layers, group, sequence + 1, sequence)?;
+        }
+        let mut state = State::load((layers, sequence), settings, (self.now, self.wall), self.least)?;
+        state.devices.keep_reports(&self.devices);
+        state.nodes.keep_heard(&self.nodes);
+        state.holders = std::mem::take(&mut self.holders);
+        state.sessions.keep_untold(&self.sessions, log.committed());
+        Ok(state)
+    }
+}

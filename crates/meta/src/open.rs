@@ -1,0 +1,201 @@
+//! Opening: the tree as it was merged, and the log after it.
+
+use crate::device_index;
+use crate::format::{CountersRecord, InodeRecord, KeepersRecord, LOG_SINCE, MergedRecord, SEQUENCE_MAX, check_version};
+use crate::key::Key;
+use crate::layers::{Frozen, Layers, Overlay, Slot};
+use crate::log::Log;
+use crate::merge;
+use crate::old_log::{self, unreadable};
+use crate::replay::apply;
+use crate::settings::Settings;
+use crate::state::missing;
+use crate::tree::{self, Storage};
+use base::disk::{BlockFile, Disk, FileKind, FileName, Op, wait};
+use base::env::Random;
+use base::error::{Error, ErrorKind, Result};
+use base::id::{ClusterId, ROOT};
+use base::unit::{Time, WallTime};
+use base::version::{ProgramVersion, newer};
+use prost::Message;
+use quorum::{KeeperId, Seat, Stamp};
+use redb::{Database, ReadableDatabase, TableError};
+use std::sync::Arc;
+
+/// What opening found.
+pub struct Found {
+    /// The state, all of it in the tree.
+    pub layers: Layers,
+    /// Sequence number of the last change.
+    pub sequence: u64,
+    /// Log entries that were not in the tree yet.
+    pub entries: u64,
+    /// The log, which goes on behind them.
+    pub log: Log,
+    /// `MergedRecord::least`.
+    pub least: ProgramVersion,
+}
+
+/// The number of the first keeper of a store.
+const FIRST_KEEPER: u64 = 1;
+
+/// Opens the tree, replays the log into it and merges that. Afterwards nothing of the log is needed. Blocks. What is refused is as it was, but that the
+/// keeper may have said in its vote that it was started.
+pub fn open(
+    disk: &mut dyn Disk,
+    file: Box<dyn BlockFile>,
+    settings: &Settings,
+    (now, wall): (Time, WallTime),
+) -> Result<Found> {
+    let files = disk.list().map_err(|error| unreadable(&error))?;
+    let of_kind = |kind| files.iter().copied().filter(move |(name, _)| name.kind == kind);
+    let segments: Vec<(FileName, u64)> = of_kind(FileKind::Log).collect();
+    // Votes are made when the tree is there; before that version there were none.
+    let fresh = of_kind(FileKind::Vote).next().is_none() && !old_log::has_groups(disk, &segments)?;
+    let (database, storage) = tree::open(file, fresh)?;
+    let database = Arc::new(database);
+    let merged = merged(&database)?;
+    if merged.is_none() && !fresh {
+        return Err(Error::new(
+            ErrorKind::Corrupt,
+            "the metadata log has changes but its tree is empty; nothing was changed: put the tree's file back beside the log",
+        ));
+    }
+    let before = merged.as_ref().map_or(0, |merged| merged.sequence);
+    let (base, mut sequence) = match &merged {
+        Some(MergedRecord { begun: true, index, term, sum, .. }) => {
+            (Stamp { index: *index, term: *term, sum: *sum }, before)
+        }
+        _ => {
+            let sequence = begin(disk, &segments, (&database, &storage), merged.as_ref(), (wall, &settings.random))?;
+            // The tree has all that counts.
+            let old = files.iter().filter(|(name, _)| matches!(name.kind, FileKind::Log | FileKind::Vote));
+            old.map(|(name, _)| *name).try_for_each(|file| remove(disk, file))?;
+            (Stamp::FIRST, sequence)
+        }
+    };
+    let mut layers = Layers::new(Arc::clone(&database))?;
+    let (mut log, groups) = Log::open(disk, seat(&layers, settings)?, base, now)?;
+    for entry in groups.iter().filter(|entry| !entry.group.is_empty()) {
+        sequence = apply(&mut layers, &entry.group, sequence + 1, sequence)?;
+    }
+    // All of it is understood: from here on the tree's file changes. From now on what is written is of today's version, which older programs must refuse.
+    storage.release()?;
+    let stamp = groups.last().map_or(base, |last| last.stamp());
+    let frozen = layers.freeze(sequence);
+    merge::write(&database, &frozen, Some(stamp), None)?;
+    layers.merged()?;
+    log.opened(now, stamp, sequence);
+    let least = merged.map_or(ProgramVersion::default(), |merged| ProgramVersion::from_number(merged.least));
+    Ok(Found { layers, sequence, entries: sequence - before, log, least })
+}
+
+/// What the tree says of itself; none if nothing was ever put into it.
+fn merged(database: &Database) -> Result<Option<MergedRecord>> {
+    let transaction = database.begin_read().map_err(|error| tree::failed("begin reading", error))?;
+    let table = match transaction.open_table(tree::TABLE) {
+        Ok(table) => table,
+        Err(TableError::TableDoesNotExist(_)) => return Ok(None),
+        Err(error) => return Err(tree::failed("open its table", error)),
+    };
+    let bytes = table.get(Key::Merged.encode().as_slice()).map_err(|error| tree::failed("read", error))?;
+    let Some(bytes) = bytes else { return Ok(None) };
+    let record = MergedRecord::decode(bytes.value()).map_err(|error| {
+        Error::new(ErrorKind::Corrupt, format!("the metadata tree's first record does not read: {error}"))
+    })?;
+    check_version(record.version, ProgramVersion::from_number(record.least))?;
+    if record.sequence > SEQUENCE_MAX {
+        return Err(Error::new(
+            ErrorKind::Corrupt,
+            "the metadata tree has an impossible sequence number; nothing was changed",
+        ));
+    }
+    Ok(Some(record))
+}
+
+/// Makes a tree that has all that counts, of today's version: an empty one with the root directory, or what an older program left, with its log. Its
+/// last change.
+fn begin(
+    disk: &mut dyn Disk,
+    segments: &[(FileName, u64)],
+    (database, storage): (&Arc<Database>, &Storage),
+    merged: Option<&MergedRecord>,
+    (wall, random): (WallTime, &Arc<dyn Random>),
+) -> Result<u64> {
+    let store = ClusterId(random.wide());
+    let keepers =
+        KeepersRecord { store: store.to_bytes().to_vec(), voters: vec![FIRST_KEEPER], next: FIRST_KEEPER + 1 };
+    let mut sequence = merged.map_or(0, |merged| merged.sequence);
+    let older = match merged.filter(|merged| merged.version < LOG_SINCE) {
+        Some(_) => {
+            let mut layers = Layers::new(Arc::clone(database))?;
+            sequence = old_log::replay(disk, segments, &mut layers, sequence)?;
+            layers.change(Key::Keepers.encode(), Slot { sequence, value: Some(keepers.encode_to_vec()) });
+            Some(layers.freeze(sequence))
+        }
+        None => None,
+    };
+    // All of it is understood: from here on the tree's file changes.
+    storage.release()?;
+    if merged.is_none() {
+        merge::write(database, &first_state(&keepers, wall), None, None)?;
+    }
+    // What is merged from the log finds the index.
+    if !merged.is_some_and(|merged| merged.indexed) {
+        device_index::build(database)?;
+    }
+    if let Some(frozen) = older {
+        merge::write(database, &frozen, None, None)?;
+    }
+    Ok(sequence)
+}
+
+/// The first state: the root directory, kept by one keeper.
+fn first_state(keepers: &KeepersRecord, wall: WallTime) -> Frozen {
+    let counters = CountersRecord {
+        next_inode: ROOT.0 + 1,
+        next_group: 1,
+        next_bag: 1,
+        directories: 1,
+        ..CountersRecord::default()
+    };
+    let root =
+        InodeRecord { mode: 0o755, generation: 1, created: wall.0, modified: wall.0, ..InodeRecord::empty(true) };
+    let mut overlay = Overlay::new();
+    let mut put = |key: Key<'_>, value| overlay.insert(key.encode(), Slot { sequence: 0, value: Some(value) });
+    put(Key::Counters, counters.encode_to_vec());
+    put(Key::Keepers, keepers.encode_to_vec());
+    put(Key::Inode(ROOT), root.encode_to_vec());
+    Frozen { overlay, sequence: 0 }
+}
+
+fn remove(disk: &mut dyn Disk, file: FileName) -> Result<()> {
+    let removed = wait(disk, Op::Remove { file });
+    removed.map(drop).map_err(|error| {
+        let text =
+            format!("{file} of an older metadata log could not be removed: {error}; nothing is lost: check the disk");
+        Error::new(ErrorKind::Io, text)
+    })
+}
+
+/// Who keeps the metadata here.
+fn seat(layers: &Layers, settings: &Settings) -> Result<Seat> {
+    let record: KeepersRecord = layers.record(&Key::Keepers)?.ok_or_else(|| missing("who keeps it"))?;
+    let store = <[u8; 16]>::try_from(record.store).map_err(|_| missing("a readable record of who keeps it"))?;
+    let [own] = *record.voters else {
+        let what = format!("the metadata is kept by {} nodes", record.voters.len());
+        return Err(newer(what, ProgramVersion::default()));
+    };
+    Ok(Seat {
+        cluster: ClusterId::from_bytes(store),
+        own: KeeperId(own),
+        voters: vec![KeeperId(own)],
+        settings: quorum::Settings {
+            segment_length: settings.segment_length,
+            segments_max: settings.segments_max,
+            random: Arc::clone(&settings.random),
+        },
+        random: Arc::clone(&settings.random),
+        planted: settings.planted,
+    })
+}
