@@ -123,11 +123,15 @@ pub enum Planted {
     StartNotHeard,
     /// A keeper takes for committed what its leader means by what it acknowledged before it started again.
     CommittedBeforeStart,
+    /// A keeper merges changes into its tree that the keepers did not agree on yet.
+    MergedUncommitted,
+    /// A new leader of the keepers does not know what calls earlier ones answered.
+    AnswersForgottenAtTurn,
 }
 
 impl Planted {
     /// Every one of them.
-    pub const ALL: [Planted; 59] = [
+    pub const ALL: [Planted; 61] = [
         Planted::AnsweredBeforeSync,
         Planted::AnsweredBeforeWrite,
         Planted::EarlyRecordsForgotten,
@@ -187,6 +191,8 @@ impl Planted {
         Planted::ForwardedProposalTaken,
         Planted::StartNotHeard,
         Planted::CommittedBeforeStart,
+        Planted::MergedUncommitted,
+        Planted::AnswersForgottenAtTurn,
     ];
 
     /// Whether only several nodes together can have it.
@@ -219,6 +225,9 @@ impl Planted {
             | Planted::ForwardedProposalTaken
             | Planted::StartNotHeard
             | Planted::CommittedBeforeStart => Some("quorum histories::planted_faults_are_seen"),
+            Planted::MergedUncommitted | Planted::AnswersForgottenAtTurn => {
+                Some("meta keepers::planted_faults_are_seen")
+            }
             Planted::PromiseForgotten => Some("quorum named::a_refusal_ends_no_promise"),
             _ => None,
         }
@@ -292,6 +301,8 @@ impl Planted {
             Planted::ForwardedProposalTaken => "a deposed leader's changes are made by the next one",
             Planted::StartNotHeard => "a leader counts what a keeper acknowledged before it started again",
             Planted::CommittedBeforeStart => "a keeper that started takes for committed what it may have lost",
+            Planted::MergedUncommitted => "a keeper merges what is not agreed on",
+            Planted::AnswersForgottenAtTurn => "a new leader makes changes again that an earlier one answered",
         }
     }
 }

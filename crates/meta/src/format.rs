@@ -41,7 +41,8 @@ pub struct MergedRecord {
     /// The tree has the index from devices to groups (`device_index.rs`). A program that does not know it leaves this out.
     #[prost(bool, tag = "4")]
     pub indexed: bool,
-    /// The group of the keepers' log that ended with that entry, or one without entries behind it: its place.
+    /// The group of the keepers' log from behind which the log is asked for at a start, as others may lack what follows: its place. No entry behind
+    /// `sequence` is in it or before it.
     #[prost(uint64, tag = "5")]
     pub index: u64,
     /// In which term it was written first.
@@ -392,6 +393,11 @@ pub fn add_change(out: &mut Vec<u8>, key: &[u8], value: Option<&[u8]>) {
     out.extend_from_slice(&value.map_or(REMOVED, |value| value.len() as u32).to_le_bytes());
     out.extend_from_slice(key);
     out.extend_from_slice(value.unwrap_or_default());
+}
+
+/// The sequence number of the entry that `bytes` begins with.
+pub fn first_of(bytes: &[u8]) -> Option<u64> {
+    u64_at(bytes, 0)
 }
 
 /// Reads the entry that `bytes` begins with, and how many bytes it took. None if it is cut short.

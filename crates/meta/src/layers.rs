@@ -64,6 +64,13 @@ impl Layers {
         Ok((Layers { frozen, ..Layers::new(self.database())? }, sequence))
     }
 
+    /// The same, which takes the changes from these.
+    pub fn take(&mut self) -> Result<Layers> {
+        let again = Layers::new(self.database())?;
+        let (overlay, overlay_bytes) = (std::mem::take(&mut self.overlay), std::mem::take(&mut self.overlay_bytes));
+        Ok(Layers { overlay, overlay_bytes, frozen: self.frozen.clone(), ..again })
+    }
+
     /// The tree.
     pub fn database(&self) -> Arc<Database> {
         Arc::clone(&self.database)

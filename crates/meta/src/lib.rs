@@ -54,6 +54,6 @@ pub use merge::{MergeJob, MergeResult};
 pub use path::Path;
 pub use reply::Reply;
 pub use request::{Caller, Request};
-pub use settings::Settings;
-pub use store::{Effect, Opened, Store};
+pub use settings::{Seats, Settings};
+pub use store::{Effect, Opened, Part, Store};
 pub use widen::Widths;

@@ -3,7 +3,7 @@
 use crate::holders::Holders;
 use crate::layers::Layers;
 use crate::log::Log;
-use crate::replay::apply;
+use crate::replay::apply_group;
 use crate::settings::Settings;
 use crate::state::State;
 use base::error::Result;
@@ -38,19 +38,23 @@ impl State {
         Ok(state)
     }
 
-    /// What of this state is committed, as the log says, without the rest, which will never be. What was only ever in memory stays: who was heard of,
-    /// how full devices are.
-    pub fn committed(&mut self, log: &Log, settings: &Settings) -> Result<State> {
-        let (mut layers, frozen) = self.layers.without_overlay(log.committed())?;
+    /// What of this state is committed, and durable here, without the rest. What was only ever in memory stays.
+    pub fn settled(&mut self, log: &Log, settings: &Settings) -> Result<State> {
+        let (mut layers, frozen) = self.layers.without_overlay(log.settled())?;
         let mut sequence = frozen.unwrap_or(log.merged_to());
         for group in log.behind(sequence) {
-            sequence = apply(&mut layers, group, sequence + 1, sequence)?;
+            sequence = apply_group(&mut layers, group, sequence)?;
         }
         let mut state = State::load((layers, sequence), settings, (self.now, self.wall), self.least)?;
-        state.devices.keep_reports(&self.devices);
-        state.nodes.keep_heard(&self.nodes);
-        state.holders = std::mem::take(&mut self.holders);
-        state.sessions.keep_untold(&self.sessions, log.committed());
+        state.keep_heard(self);
+        state.sessions.keep_untold(&self.sessions, log.settled());
         Ok(state)
+    }
+
+    /// Who was heard of, and how full devices are, as this other state has it.
+    pub fn keep_heard(&mut self, before: &mut State) {
+        self.devices.keep_reports(&before.devices);
+        self.nodes.keep_heard(&before.nodes);
+        self.holders = std::mem::take(&mut before.holders);
     }
 }

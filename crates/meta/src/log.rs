@@ -6,15 +6,19 @@ use base::error::{Error, ErrorKind, Result};
 use base::limit::BLOCK;
 use base::unit::Time;
 use bytes::Bytes;
-use quorum::{Effect, Entry, Keeper, Role, Seat, Stamp, group_max, room_of};
+use quorum::{Effect, Entry, Keeper, KeeperId, Message, Role, Seat, Stamp, group_max, room_of};
 use std::collections::VecDeque;
 
 /// Groups that may wait behind the one on its way, full ones: 16 MiB with segments of the usual size.
 const WAITING_MAX: usize = 4;
 
-/// Room that is never taken: a block is what a keeper begins with at each start, and it frees the others at once, if its tree can be written. So
-/// many starts may fail in between.
+/// Blocks that are never taken: for what a keeper begins with at its start, and marks.
 const STARTS: u64 = 64;
+
+/// Groups on their way at once: one whose leader is alone, so that what comes meanwhile goes with the next sync of its disk; more where the others take
+/// longer than a sync.
+const AWAY_ALONE: usize = 1;
+const AWAY_MAX: usize = 4;
 
 /// Entries that wait together.
 struct Gather {
@@ -23,8 +27,17 @@ struct Gather {
     bytes: Vec<u8>,
 }
 
-/// A group that is committed and durable here, and not in the tree yet.
-struct Unmerged {
+/// What happened to the log, in order.
+#[derive(Debug)]
+pub enum Event {
+    /// This keeper leads from now on, or does not any more. What it gathered or proposed and did not hear of as committed is no more its own.
+    Turned(Role),
+    /// A group that was not gathered here, or not since the last turn, is committed, and durable here.
+    Group(Entry),
+}
+
+/// A group that is committed and durable here, and still in the log: it is not in the tree yet, or another keeper may lack it.
+struct Kept {
     /// Sequence number of its last entry.
     last: u64,
     stamp: Stamp,
@@ -34,6 +47,8 @@ struct Unmerged {
 /// The log, as this keeper of the metadata has it.
 pub struct Log {
     keeper: Keeper,
+    /// It is the only one.
+    alone: bool,
     /// In which it leads.
     term: u64,
     /// Bytes of a group at the most.
@@ -43,56 +58,116 @@ pub struct Log {
     closed: bool,
     /// Those on their way: place in the keepers' log, sequence number of the last entry.
     proposed: VecDeque<(u64, u64)>,
-    unmerged: VecDeque<Unmerged>,
+    kept: VecDeque<Kept>,
     /// Sequence number up to which entries are in the tree.
     merged: u64,
+    /// The last group that need not be in the log any more.
+    front: Stamp,
+    /// Sequence number up to which entries are committed, and durable here; and up to which they are committed.
+    settled: u64,
     committed: u64,
     failure: Option<Error>,
     operations: Vec<(u64, Op)>,
+    events: VecDeque<Event>,
+    messages: Vec<(KeeperId, Message)>,
 }
 
 impl Log {
-    /// Opens the log of a keeper that is alone, whose groups up to `base` are in the tree: the log, and the groups behind those, of which it wants to
-    /// hear that they are in the tree, too (`opened`). It leads then. Blocks. Errors as of `quorum::Keeper::open`; `Io` if there is no room for what it begins with.
+    /// Opens the log of a keeper whose groups up to `base` are in the tree: the log, and the groups behind those that are known as committed, of which it wants to
+    /// hear that they are in the tree, too (`opened`). Then it is to `begin`. Blocks. Errors as of `quorum::Keeper::open`.
     pub fn open(disk: &mut dyn Disk, seat: Seat, base: Stamp, now: Time) -> Result<(Log, Vec<Entry>)> {
         let group_max = group_max(seat.settings.segment_length);
-        let mut keeper = Keeper::open(disk, seat, base, now)?;
-        let (mut groups, mut term, mut operations) = (Vec::new(), 0, VecDeque::new());
-        loop {
-            for effect in keeper.take_effects() {
-                match effect {
-                    Effect::Committed(entries) => groups.extend(entries),
-                    Effect::Turned(Role::Leads { term: leads }) => term = leads,
-                    Effect::Turned(Role::Follows { .. }) | Effect::Send { .. } => {}
-                }
-            }
-            if keeper.has_lease(now) {
-                break;
-            }
-            operations.extend(keeper.take_operations());
-            let Some((token, op)) = operations.pop_front() else { return Err(no_room()) };
-            let result = wait(disk, op).map(|bytes| Buffer::copy_of(&bytes));
-            keeper.completed(now, Done { token, result })?;
-        }
-        let log = Log {
+        let alone = seat.voters == [seat.own];
+        let keeper = Keeper::open(disk, seat, base, now)?;
+        let mut log = Log {
             keeper,
-            term,
+            alone,
+            term: 0,
             group_max,
             waiting: VecDeque::new(),
             closed: false,
             proposed: VecDeque::new(),
-            unmerged: VecDeque::new(),
+            kept: VecDeque::new(),
             merged: 0,
+            front: base,
+            settled: 0,
             committed: 0,
             failure: None,
-            operations: operations.into(),
+            operations: Vec::new(),
+            events: VecDeque::new(),
+            messages: Vec::new(),
         };
+        log.take_effects();
+        let mut groups = Vec::new();
+        for event in std::mem::take(&mut log.events) {
+            match event {
+                Event::Group(entry) => groups.push(entry),
+                turned @ Event::Turned(_) => log.events.push_back(turned),
+            }
+        }
         Ok((log, groups))
     }
 
-    /// Sequence number up to which entries are committed: durable at most keepers, and here.
+    /// One that is alone leads from now on. Blocks. `Io` if there is no room for what it begins with, which is a group without changes.
+    pub fn begin(&mut self, disk: &mut dyn Disk, now: Time) -> Result<()> {
+        if self.alone {
+            self.keeper.lead_alone(now)?;
+            self.run(disk, now, |keeper| keeper.has_lease(now))?;
+            // It leads for good, and nothing of what it begins with is for the tree.
+            self.events.clear();
+        }
+        Ok(())
+    }
+
+    /// A new log makes its segments: two, because the one that is written never comes free. Blocks. `Io` if there is no room.
+    pub fn make_segments(&mut self, disk: &mut dyn Disk, now: Time) -> Result<()> {
+        self.run(disk, now, Keeper::has_spare)
+    }
+
+    /// Does what the keeper wants of its disk, until something is so.
+    fn run(&mut self, disk: &mut dyn Disk, now: Time, until: impl Fn(&Keeper) -> bool) -> Result<()> {
+        let mut operations = VecDeque::from(std::mem::take(&mut self.operations));
+        while !until(&self.keeper) {
+            operations.extend(self.keeper.take_operations());
+            let Some((token, op)) = operations.pop_front() else { return Err(no_room()) };
+            let result = wait(disk, op).map(|bytes| Buffer::copy_of(&bytes));
+            self.completed(now, Done { token, result });
+            if let Some(failure) = &self.failure {
+                return Err(failure.clone());
+            }
+        }
+        self.operations = operations.into();
+        Ok(())
+    }
+
+    /// Sequence number up to which entries are committed: durable at most keepers.
     pub fn committed(&self) -> u64 {
         self.committed
+    }
+
+    /// Sequence number up to which entries are committed, and durable here: what may be in the tree.
+    pub fn settled(&self) -> u64 {
+        self.settled
+    }
+
+    /// Whether this keeper answers for all of them: it leads, and nobody else can now.
+    pub fn has_lease(&self, now: Time) -> bool {
+        self.failure.is_none() && self.keeper.has_lease(now)
+    }
+
+    /// Whether there are no other keepers.
+    pub fn is_alone(&self) -> bool {
+        self.alone
+    }
+
+    /// What happened since this was asked.
+    pub fn take_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// What is to be sent to other keepers; it may be lost, late, or come twice.
+    pub fn take_messages(&mut self) -> Vec<(KeeperId, Message)> {
+        std::mem::take(&mut self.messages)
     }
 
     /// Why the log takes no more entries, ever.
@@ -106,9 +181,9 @@ impl Log {
         if let Some(failure) = &self.failure {
             return Err(failure.clone());
         }
-        let waiting: u64 = self.waiting.iter().map(|gather| room_of(gather.bytes.len())).sum();
-        let wanted = waiting + room_of(self.group_max) + STARTS * BLOCK as u64;
-        if self.waiting.len() >= WAITING_MAX || self.keeper.room() < wanted {
+        // Others may need their room for what a leader cuts off that comes after this one (`Keeper::wants_room`).
+        let others = !self.alone && self.keeper.wants_room();
+        if self.waiting.len() >= WAITING_MAX || !self.has_room() || others {
             return Err(Error::new(
                 ErrorKind::Full,
                 "the metadata log is full: changes come faster than they are merged or the disk is; \
@@ -118,9 +193,15 @@ impl Log {
         Ok(())
     }
 
+    /// Whether another group of the largest size has room behind those that wait.
+    fn has_room(&self) -> bool {
+        let waiting: u64 = self.waiting.iter().map(|gather| room_of(gather.bytes.len())).sum();
+        self.keeper.room() >= waiting + room_of(self.group_max) + STARTS * BLOCK as u64
+    }
+
     /// Whether merging should not wait: segments run short, or none can be had.
     pub fn wants_room(&self) -> bool {
-        self.keeper.wants_room()
+        self.keeper.wants_room() || !self.has_room()
     }
 
     /// Takes an entry, which has the sequence number after the last one's and is no longer than a group.
@@ -142,15 +223,32 @@ impl Log {
 
     /// Starts what can be started.
     pub fn advance(&mut self, now: Time) {
-        if self.failure.is_some() || !self.proposed.is_empty() {
-            return;
+        let away = if self.alone { AWAY_ALONE } else { AWAY_MAX };
+        while self.failure.is_none()
+            && self.proposed.len() < away
+            && let Some(Gather { last, bytes }) = self.waiting.pop_front()
+        {
+            let bytes = Bytes::from(bytes);
+            match self.keeper.propose(now, self.term, bytes.clone()) {
+                Ok(index) => self.proposed.push_back((index, last)),
+                Err(error) if error.kind() == ErrorKind::Busy => {
+                    self.waiting.push_front(Gather { last, bytes: bytes.into() });
+                    break;
+                }
+                // It does not lead any more, of which an event tells.
+                Err(error) if error.kind() == ErrorKind::Stale && !self.alone => break,
+                Err(error) => self.fail(error),
+            }
+            self.take_effects();
         }
-        let Some(gather) = self.waiting.pop_front() else { return };
-        match self.keeper.propose(now, self.term, gather.bytes.into()) {
-            Ok(index) => self.proposed.push_back((index, gather.last)),
-            Err(error) => return self.fail(error),
+    }
+
+    /// A message of another keeper came. `now` is read after it was taken from its link.
+    pub fn receive(&mut self, now: Time, message: Message) {
+        if self.failure.is_none() {
+            self.keeper.receive(now, message);
+            self.take_effects();
         }
-        self.take_effects();
     }
 
     /// Operations to be put to the disk, in order.
@@ -176,6 +274,10 @@ impl Log {
     pub fn tick(&mut self, now: Time) {
         if self.failure.is_none() {
             self.keeper.tick(now);
+            // A leader lets go of nothing that it does not know the others to have.
+            if self.keeper.wants_room() {
+                self.keeper.free(now, self.front.index);
+            }
             self.take_effects();
         }
     }
@@ -185,37 +287,40 @@ impl Log {
         if self.failure.is_some() { None } else { self.keeper.next_tick() }
     }
 
-    /// Which group ends with this entry; none if it is not committed yet.
-    pub fn stamp(&self, sequence: u64) -> Option<Stamp> {
-        let at = self.unmerged.binary_search_by_key(&sequence, |group| group.last).ok()?;
-        Some(self.unmerged[at].stamp)
+    /// Whether a group ends with this entry that is committed, and durable here.
+    pub fn ends_with(&self, sequence: u64) -> bool {
+        self.kept.binary_search_by_key(&sequence, |group| group.last).is_ok()
     }
 
-    /// The groups behind this entry, which ends one, that are committed.
+    /// The last group up to which the log is not needed any more once the tree has the entries up to `sequence`: everybody has what is before it.
+    pub fn front_at(&self, sequence: u64) -> Stamp {
+        let everybody = self.keeper.everybody();
+        let free = self.kept.iter().take_while(|group| group.last <= sequence && group.stamp.index <= everybody);
+        free.last().map_or(self.front, |group| group.stamp)
+    }
+
+    /// The groups behind this entry that are committed, and durable here.
     pub fn behind(&self, sequence: u64) -> impl Iterator<Item = &Bytes> {
-        self.unmerged.iter().filter(move |group| group.last > sequence).map(|group| &group.group)
+        self.kept.iter().filter(move |group| group.last > sequence).map(|group| &group.group)
     }
 
-    /// Entries up to `sequence` are in the tree, durably.
-    pub fn merged(&mut self, now: Time, sequence: u64) {
-        let mut last = None;
-        while let Some(group) = self.unmerged.pop_front_if(|group| group.last <= sequence) {
-            last = Some(group.stamp);
-        }
+    /// Entries up to `sequence` are in the tree, durably, which asks for the log from behind `front` on.
+    pub fn merged(&mut self, now: Time, sequence: u64, front: Stamp) {
         self.merged = sequence;
-        if let Some(stamp) = last
-            && self.failure.is_none()
-        {
-            self.keeper.free(now, stamp.index);
+        self.front = front;
+        while self.kept.pop_front_if(|group| group.stamp.index <= front.index).is_some() {}
+        if self.failure.is_none() {
+            self.keeper.free(now, front.index);
             self.take_effects();
         }
     }
 
-    /// What was found at the opening, groups up to this one with entries up to `sequence`, is in the tree, durably.
-    pub fn opened(&mut self, now: Time, to: Stamp, sequence: u64) {
-        (self.merged, self.committed) = (sequence, sequence);
-        self.keeper.free(now, to.index);
-        self.take_effects();
+    /// A group was found at the opening, with entries up to `last`.
+    pub fn found(&mut self, entry: &Entry, last: u64) {
+        if !entry.group.is_empty() {
+            self.kept.push_back(Kept { last, stamp: entry.stamp(), group: entry.group.clone() });
+        }
+        (self.settled, self.committed) = (last, last);
     }
 
     /// Sequence number up to which entries are in the tree.
@@ -223,14 +328,37 @@ impl Log {
         self.merged
     }
 
+    /// A group that was told (`Event::Group`) is in the overlay: its last entry has this sequence number.
+    pub fn applied(&mut self, entry: Entry, last: u64) {
+        // One without changes begins a term.
+        if last > self.settled {
+            self.settle(entry, last);
+        }
+    }
+
+    fn settle(&mut self, entry: Entry, last: u64) {
+        self.kept.push_back(Kept { last, stamp: entry.stamp(), group: entry.group });
+        (self.settled, self.committed) = (last, self.committed.max(last));
+    }
+
     fn take_effects(&mut self) {
         for effect in self.keeper.take_effects() {
             match effect {
                 Effect::Committed(entries) => entries.into_iter().for_each(|entry| self.committed_group(entry)),
-                // Alone, it leads for good, and there is nobody to send anything to.
-                Effect::Turned(_) | Effect::Send { .. } => {}
+                Effect::Turned(role) => {
+                    if let Role::Leads { term } = role {
+                        self.term = term;
+                    }
+                    self.throw_away();
+                    self.events.push_back(Event::Turned(role));
+                }
+                Effect::Send { to, message } => self.messages.push((to, message)),
             }
         }
+        // What is durable at the others need not be here yet.
+        let committed = self.keeper.committed();
+        let own = self.proposed.iter().take_while(|(index, _)| *index <= committed).last();
+        self.committed = own.map_or(self.committed, |(_, last)| self.committed.max(*last));
         if let Some(failure) = self.keeper.failure() {
             let failure = failure.clone();
             self.fail(failure);
@@ -238,20 +366,29 @@ impl Log {
     }
 
     fn committed_group(&mut self, entry: Entry) {
-        let Some((_, last)) = self.proposed.pop_front_if(|(index, _)| *index == entry.index) else { return };
-        self.unmerged.push_back(Unmerged { last, stamp: entry.stamp(), group: entry.group });
-        self.committed = last;
+        match self.proposed.pop_front_if(|(index, _)| *index == entry.index) {
+            Some((_, last)) => self.settle(entry, last),
+            None => self.events.push_back(Event::Group(entry)),
+        }
     }
 
-    fn fail(&mut self, error: Error) {
-        self.failure.get_or_insert(error);
+    /// What is not committed is not for this keeper to propose any more.
+    fn throw_away(&mut self) {
         self.waiting.clear();
         self.proposed.clear();
+        self.closed = false;
+        self.committed = self.settled;
+    }
+
+    /// Gives the log up: this keeper ends.
+    pub fn fail(&mut self, error: Error) {
+        self.failure.get_or_insert(error);
+        self.throw_away();
     }
 }
 
 fn no_room() -> Error {
-    let text = "the metadata log cannot be begun: no segment of it has room, and none can be made; nothing is lost: make room on \
-                its file system, start again";
+    let text = "the metadata log cannot be begun: it needs two segments with room, and they cannot be made; nothing is lost: make room on its \
+                file system, start again";
     Error::new(ErrorKind::Io, text)
 }

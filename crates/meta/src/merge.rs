@@ -17,7 +17,7 @@ use std::sync::Arc;
 pub struct MergeJob {
     database: Arc<Database>,
     frozen: Arc<Frozen>,
-    stamp: Stamp,
+    front: Stamp,
     planted: Option<Planted>,
 }
 
@@ -26,16 +26,17 @@ pub struct MergeJob {
 pub struct MergeResult {
     pub(crate) result: Result<()>,
     pub(crate) sequence: u64,
+    pub(crate) front: Stamp,
 }
 
 impl MergeJob {
     pub(crate) fn new(
         database: Arc<Database>,
         frozen: Arc<Frozen>,
-        stamp: Stamp,
+        front: Stamp,
         planted: Option<Planted>,
     ) -> MergeJob {
-        MergeJob { database, frozen, stamp, planted }
+        MergeJob { database, frozen, front, planted }
     }
 
     /// Changes that will be put into the tree.
@@ -45,13 +46,13 @@ impl MergeJob {
 
     /// Does it. Blocks: reads, writes and syncs the tree's file.
     pub fn run(self) -> MergeResult {
-        let result = write(&self.database, &self.frozen, Some(self.stamp), self.planted);
-        MergeResult { result, sequence: self.frozen.sequence }
+        let result = write(&self.database, &self.frozen, Some(self.front), self.planted);
+        MergeResult { result, sequence: self.frozen.sequence, front: self.front }
     }
 }
 
-/// One durable transaction with everything in the overlay, its sequence number and the last group of the log that is in it; none: the log is not begun.
-pub fn write(database: &Database, frozen: &Frozen, stamp: Option<Stamp>, planted: Option<Planted>) -> Result<()> {
+/// One durable transaction with everything in the overlay, its sequence number and the group from behind which it asks for the log; none: the log is not begun.
+pub fn write(database: &Database, frozen: &Frozen, front: Option<Stamp>, planted: Option<Planted>) -> Result<()> {
     let mut transaction = database.begin_write().map_err(|error| tree::failed("begin a change", error))?;
     tree::make_durable(&mut transaction)?;
     {
@@ -80,8 +81,8 @@ pub fn write(database: &Database, frozen: &Frozen, stamp: Option<Stamp>, planted
             None => MergedRecord::default(),
         };
         let least = before.least.max(VERSION_SINCE.to_number());
-        let begun = stamp.is_some();
-        let Stamp { index, term, sum } = stamp.unwrap_or_default();
+        let begun = front.is_some();
+        let Stamp { index, term, sum } = front.unwrap_or_default();
         let sequence = frozen.sequence;
         let merged = MergedRecord { version: VERSION, sequence, least, index, term, sum, begun, ..before };
         table

@@ -7,18 +7,17 @@ use crate::layers::{Frozen, Layers, Overlay, Slot};
 use crate::log::Log;
 use crate::merge;
 use crate::old_log::{self, unreadable};
-use crate::replay::apply;
-use crate::settings::Settings;
+use crate::replay::apply_group;
+use crate::settings::{Seats, Settings};
 use crate::state::missing;
 use crate::tree::{self, Storage};
 use base::disk::{BlockFile, Disk, FileKind, FileName, Op, wait};
-use base::env::Random;
 use base::error::{Error, ErrorKind, Result};
 use base::id::{ClusterId, ROOT};
 use base::unit::{Time, WallTime};
 use base::version::{ProgramVersion, newer};
 use prost::Message;
-use quorum::{KeeperId, Seat, Stamp};
+use quorum::{Entry, KeeperId, Seat, Stamp};
 use redb::{Database, ReadableDatabase, TableError};
 use std::sync::Arc;
 
@@ -62,12 +61,20 @@ pub fn open(
         ));
     }
     let before = merged.as_ref().map_or(0, |merged| merged.sequence);
+    let begun = merged.as_ref().is_some_and(|merged| merged.begun);
     let (base, mut sequence) = match &merged {
         Some(MergedRecord { begun: true, index, term, sum, .. }) => {
+            // Both are there, durably, before the tree says that the log was begun.
+            if files.iter().filter(|(name, _)| name.kind == FileKind::Vote).count() < 2 || segments.is_empty() {
+                return Err(Error::new(
+                    ErrorKind::Corrupt,
+                    "the metadata tree has a log, and its files or votes are not there; nothing was changed: put them back beside the tree",
+                ));
+            }
             (Stamp { index: *index, term: *term, sum: *sum }, before)
         }
         _ => {
-            let sequence = begin(disk, &segments, (&database, &storage), merged.as_ref(), (wall, &settings.random))?;
+            let sequence = begin(disk, &segments, (&database, &storage), merged.as_ref(), (settings, wall))?;
             // The tree has all that counts.
             let old = files.iter().filter(|(name, _)| matches!(name.kind, FileKind::Log | FileKind::Vote));
             old.map(|(name, _)| *name).try_for_each(|file| remove(disk, file))?;
@@ -76,16 +83,29 @@ pub fn open(
     };
     let mut layers = Layers::new(Arc::clone(&database))?;
     let (mut log, groups) = Log::open(disk, seat(&layers, settings)?, base, now)?;
-    for entry in groups.iter().filter(|entry| !entry.group.is_empty()) {
-        sequence = apply(&mut layers, &entry.group, sequence + 1, sequence)?;
+    if !begun {
+        log.begin(disk, now)?;
+        log.make_segments(disk, now)?;
+    }
+    for entry in &groups {
+        let last = apply_group(&mut layers, &entry.group, sequence)?;
+        log.found(entry, last);
+        sequence = last;
     }
     // All of it is understood: from here on the tree's file changes. From now on what is written is of today's version, which older programs must refuse.
     storage.release()?;
-    let stamp = groups.last().map_or(base, |last| last.stamp());
+    // Of the log of one that is alone nothing is needed any more, nor what it began earlier terms with.
+    let front = groups.last().filter(|_| log.is_alone()).map_or(base, Entry::stamp);
     let frozen = layers.freeze(sequence);
-    merge::write(&database, &frozen, Some(stamp), None)?;
+    if !begun || !groups.is_empty() {
+        merge::write(&database, &frozen, Some(front), None)?;
+    }
     layers.merged()?;
-    log.opened(now, stamp, sequence);
+    // First: what was found gives its room to what the keeper begins with, however full the log is, and however often that fails.
+    log.merged(now, sequence, front);
+    if begun {
+        log.begin(disk, now)?;
+    }
     let least = merged.map_or(ProgramVersion::default(), |merged| ProgramVersion::from_number(merged.least));
     Ok(Found { layers, sequence, entries: sequence - before, log, least })
 }
@@ -104,7 +124,7 @@ fn merged(database: &Database) -> Result<Option<MergedRecord>> {
         Error::new(ErrorKind::Corrupt, format!("the metadata tree's first record does not read: {error}"))
     })?;
     check_version(record.version, ProgramVersion::from_number(record.least))?;
-    if record.sequence > SEQUENCE_MAX {
+    if [record.sequence, record.index, record.term].into_iter().any(|count| count > SEQUENCE_MAX / 2) {
         return Err(Error::new(
             ErrorKind::Corrupt,
             "the metadata tree has an impossible sequence number; nothing was changed",
@@ -120,11 +140,13 @@ fn begin(
     segments: &[(FileName, u64)],
     (database, storage): (&Arc<Database>, &Storage),
     merged: Option<&MergedRecord>,
-    (wall, random): (WallTime, &Arc<dyn Random>),
+    (settings, wall): (&Settings, WallTime),
 ) -> Result<u64> {
-    let store = ClusterId(random.wide());
-    let keepers =
-        KeepersRecord { store: store.to_bytes().to_vec(), voters: vec![FIRST_KEEPER], next: FIRST_KEEPER + 1 };
+    let alone = || (ClusterId(settings.random.wide()), vec![FIRST_KEEPER], wall);
+    let of = |seats: &Seats| (seats.store, seats.voters.iter().map(|voter| voter.0).collect(), seats.made);
+    let (store, voters, made) = settings.seats.as_ref().map_or_else(alone, of);
+    let next = voters.iter().max().map_or(FIRST_KEEPER, |last| last + 1);
+    let keepers = KeepersRecord { store: store.to_bytes().to_vec(), voters, next };
     let mut sequence = merged.map_or(0, |merged| merged.sequence);
     let older = match merged.filter(|merged| merged.version < LOG_SINCE) {
         Some(_) => {
@@ -138,7 +160,7 @@ fn begin(
     // All of it is understood: from here on the tree's file changes.
     storage.release()?;
     if merged.is_none() {
-        merge::write(database, &first_state(&keepers, wall), None, None)?;
+        merge::write(database, &first_state(&keepers, made), None, None)?;
     }
     // What is merged from the log finds the index.
     if !merged.is_some_and(|merged| merged.indexed) {
@@ -182,14 +204,27 @@ fn remove(disk: &mut dyn Disk, file: FileName) -> Result<()> {
 fn seat(layers: &Layers, settings: &Settings) -> Result<Seat> {
     let record: KeepersRecord = layers.record(&Key::Keepers)?.ok_or_else(|| missing("who keeps it"))?;
     let store = <[u8; 16]>::try_from(record.store).map_err(|_| missing("a readable record of who keeps it"))?;
-    let [own] = *record.voters else {
-        let what = format!("the metadata is kept by {} nodes", record.voters.len());
-        return Err(newer(what, ProgramVersion::default()));
+    let store = ClusterId::from_bytes(store);
+    let voters: Vec<KeeperId> = record.voters.iter().copied().map(KeeperId).collect();
+    let own = match (&settings.seats, &voters[..]) {
+        (None, [own]) => *own,
+        (Some(seats), _) if seats.store == store && voters.contains(&seats.own) => seats.own,
+        (Some(seats), _) => {
+            let text = format!(
+                "keeper {} of store {} is none of the keepers of the metadata here, which are of store {store}; nothing was changed",
+                seats.own.0, seats.store
+            );
+            return Err(Error::new(ErrorKind::Invalid, text));
+        }
+        (None, _) => {
+            let what = format!("the metadata is kept by {} nodes", voters.len());
+            return Err(newer(what, ProgramVersion::default()));
+        }
     };
     Ok(Seat {
-        cluster: ClusterId::from_bytes(store),
-        own: KeeperId(own),
-        voters: vec![KeeperId(own)],
+        cluster: store,
+        own,
+        voters,
         settings: quorum::Settings {
             segment_length: settings.segment_length,
             segments_max: settings.segments_max,

@@ -36,3 +36,9 @@ pub fn apply(layers: &mut Layers, group: &[u8], first: u64, sequence: u64) -> Re
     }
     Ok(sequence.max(expected - 1))
 }
+
+/// The same of a group of the keepers' log, of which the tree may have a part, or all.
+pub fn apply_group(layers: &mut Layers, group: &[u8], sequence: u64) -> Result<u64> {
+    let first = format::first_of(group).unwrap_or(sequence + 1);
+    apply(layers, group, first, sequence)
+}

@@ -104,9 +104,11 @@ impl Sessions {
         turns
     }
 
-    /// These are read anew: ends that are committed, and were not told yet, are still to be told.
+    /// These are read anew: ends that are committed, and were not told yet, are still to be told, and sessions that were told as begun and are not there.
     pub fn keep_untold(&mut self, before: &Sessions, committed: u64) {
         self.over = before.over.iter().filter(|(_, sequence)| *sequence <= committed).copied().collect();
+        let is_known = |session: &SessionId| self.open.contains_key(session) || self.ending.contains(session);
+        self.over.extend(before.open.keys().filter(|session| !is_known(session)).map(|session| (*session, committed)));
         self.last_end = self.over.back().map_or(0, |(_, sequence)| *sequence);
     }
 
@@ -187,7 +189,9 @@ impl State {
                 let first = Some(group).filter(|group| !group.is_empty());
                 let user = User { name: owner, groups: first.into_iter().chain(groups).collect() };
                 self.sessions.opened(session, &user, self.now);
-                self.load_calls(session)?;
+                if self.planted != Some(Planted::AnswersForgottenAtTurn) {
+                    self.load_calls(session)?;
+                }
             }
         }
         Ok(())
@@ -296,6 +300,8 @@ impl State {
     /// Does `Renew`. In memory alone: all sessions are renewed when the store is opened.
     pub fn renew(&mut self, session: SessionId) -> Result<Reply> {
         self.check_session(session)?;
+        // Who is told that it lives believes it: that it began has to be committed.
+        self.layers.has(&Key::Session(session))?;
         self.sessions.renewed(session, self.now);
         Ok(Reply::Done)
     }

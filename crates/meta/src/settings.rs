@@ -2,10 +2,25 @@
 
 use crate::widen::Widths;
 use base::env::Random;
+use base::id::ClusterId;
 use base::limit::{LIST_PAGE_MAX, REMEMBERED_ANSWERS, REMEMBERED_CALLS};
 use base::planted::Planted;
-use base::unit::MIB;
+use base::unit::{MIB, WallTime};
+use quorum::KeeperId;
 use std::sync::Arc;
+
+/// Which of several keepers of a store this is. All of them are told the same of the store.
+#[derive(Clone)]
+pub struct Seats {
+    /// The store.
+    pub store: ClusterId,
+    /// This keeper.
+    pub own: KeeperId,
+    /// All that vote, when the store is made; afterwards its own record counts.
+    pub voters: Vec<KeeperId>,
+    /// When the store is made.
+    pub made: WallTime,
+}
 
 /// How a store is opened.
 #[derive(Clone)]
@@ -28,6 +43,8 @@ pub struct Settings {
     pub page_max: usize,
     /// The user who may do everything, and owns what nobody claimed: whoever runs the node. Empty: there is none by name.
     pub superuser: String,
+    /// Who keeps it; none: this one alone.
+    pub seats: Option<Seats>,
     /// A fault put in on purpose, by the simulation alone.
     pub planted: Option<Planted>,
 }
@@ -50,6 +67,7 @@ impl Settings {
             remembered_answers,
             page_max,
             superuser: String::new(),
+            seats: None,
             planted,
         }
     }

@@ -157,6 +157,12 @@ impl State {
         self.sequence
     }
 
+    /// The layers have what others changed, up to the transaction with this number.
+    pub fn follow(&mut self, sequence: u64) {
+        assert!(self.undo.is_empty(), "what others changed comes between transactions");
+        self.sequence = sequence;
+    }
+
     /// Puts a record under a key, in the transaction under way.
     pub fn put(&mut self, key: &Key<'_>, record: &impl Message) {
         self.made_work |= key.is_work();

@@ -1,5 +1,9 @@
 //! The store as a step machine: requests and finished disk operations in, replies and disk operations out.
 
+mod leading;
+
+pub use leading::Part;
+
 use crate::layers::Frozen;
 use crate::log::Log;
 use crate::merge::{MergeJob, MergeResult};
@@ -15,12 +19,16 @@ use base::id::SessionId;
 use base::limit::BLOCK;
 use base::planted::Planted;
 use base::unit::{MIB, Time, WallTime};
+use quorum::{KeeperId, Message};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Age of the oldest unmerged change at which the overlay is merged.
 const MERGE_AGE: Duration = Duration::from_secs(5);
+
+/// What the store does by itself goes on so much later when the log has no room for it now.
+const AGAIN_AFTER: Duration = Duration::from_millis(10);
 
 /// What opening found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +50,15 @@ pub enum Effect<T> {
         /// The operation.
         op: Op,
     },
+    /// Send this to another keeper; it may be lost, late, or come twice.
+    Send {
+        /// To whom.
+        to: KeeperId,
+        /// What.
+        message: Message,
+    },
+    /// What this store does for the keepers from now on, if it is not alone.
+    Turned(Part),
     /// Answer a request.
     Reply {
         /// As given with the request.
@@ -55,6 +72,8 @@ pub enum Effect<T> {
 struct Waiting<T> {
     tag: T,
     result: Result<Reply>,
+    /// It answers a change that it made: that this is committed shows that nobody else led.
+    made: bool,
 }
 
 /// The metadata store. `T` comes back with each reply.
@@ -76,6 +95,7 @@ pub struct Store<T> {
     to_merge: Option<Arc<Frozen>>,
     /// Why nothing can be merged any more.
     merge_failure: Option<Error>,
+    part: Part,
     /// The log failed, and what was not committed then was thrown away.
     refused: bool,
     /// A step of what the store does by itself failed: there is no use in trying it again and again.
@@ -106,6 +126,7 @@ impl<T> Store<T> {
         assert!(length >= MIB && length.is_multiple_of(BLOCK as u64), "a log segment of {length} bytes");
         let Found { layers, sequence, entries, log, least } = open::open(disk, tree, settings, (now, wall))?;
         let state = State::load((layers, sequence), settings, (now, wall), least)?;
+        let part = if log.is_alone() { Part::Leads } else { Part::Follows(None) };
         let opened = Opened { replayed: entries, sessions: state.sessions.count() };
         let store = Store {
             state,
@@ -119,6 +140,7 @@ impl<T> Store<T> {
             unmerged_since: None,
             to_merge: None,
             merge_failure: None,
+            part,
             refused: false,
             stuck: None,
             failures: BTreeMap::new(),
@@ -132,6 +154,11 @@ impl<T> Store<T> {
         self.state.wall = wall;
         self.state.layers.forget_observed();
         self.requests += 1;
+        if let Err(elsewhere) = self.check_leads() {
+            self.effects.push(Effect::Reply { tag, result: Err(elsewhere) });
+            return;
+        }
+        let before = self.state.sequence();
         // The node's own questions and renewals are nobody who waits.
         self.asked += u64::from(caller.session != SessionId(0) && !matches!(request, Request::Renew));
         self.state.sessions.pass(caller);
@@ -153,7 +180,8 @@ impl<T> Store<T> {
         };
         // What a transaction that was taken back saw of itself counts for nothing.
         let wait_for = wait_for.min(self.state.sequence());
-        self.answer(tag, result, wait_for, change);
+        let made = result.is_ok() && self.state.sequence() > before;
+        self.answer(Waiting { tag, result, made }, wait_for, change);
     }
 
     fn change(&mut self, caller: Caller, request: Request) -> Result<Reply> {
@@ -233,19 +261,20 @@ impl<T> Store<T> {
         self.log.check()
     }
 
-    fn answer(&mut self, tag: T, result: Result<Reply>, wait_for: u64, change: bool) {
+    fn answer(&mut self, waiting: Waiting<T>, wait_for: u64, change: bool) {
         let early = match self.settings.planted {
             Some(Planted::ChangeAnsweredBeforeSync) => change,
             Some(Planted::ReadAnsweredBeforeSync) => !change,
             _ => false,
         };
-        if wait_for <= self.log.committed() || early {
+        let Waiting { tag, result, made } = waiting;
+        if early || wait_for <= self.log.committed() && (made || self.may_tell()) {
             self.effects.push(Effect::Reply { tag, result });
         } else if let Some(failure) = self.log.failure() {
             // What this answer shows will never be committed.
             self.effects.push(Effect::Reply { tag, result: Err(failure.clone()) });
         } else {
-            self.waiting.insert((wait_for, self.requests), Waiting { tag, result });
+            self.waiting.insert((wait_for, self.requests), Waiting { tag, result, made });
         }
     }
 
@@ -256,37 +285,14 @@ impl<T> Store<T> {
         self.follow_log();
     }
 
-    /// Answers everything whose changes are committed. Once the log failed, nothing else will be: what waits for more is refused, and
-    /// what was changed since is thrown away, so that all else goes on being read.
-    fn follow_log(&mut self) {
-        let committed = self.log.committed();
-        while let Some(first) = self.waiting.first_entry()
-            && first.key().0 <= committed
-        {
-            let Waiting { tag, result } = first.remove();
-            self.effects.push(Effect::Reply { tag, result });
-        }
-        let Some(failure) = self.log.failure().filter(|_| !self.refused) else { return };
-        self.refused = true;
-        for (_, Waiting { tag, .. }) in std::mem::take(&mut self.waiting) {
-            self.effects.push(Effect::Reply { tag, result: Err(failure.clone()) });
-        }
-        match self.state.committed(&self.log, &self.settings) {
-            Ok(state) => {
-                self.state = state;
-                self.to_merge = self.to_merge.take().filter(|frozen| frozen.sequence <= committed);
-                self.unmerged_since = self.state.layers.has_overlay().then_some(self.state.now);
-            }
-            // Whatever meets a change that is not committed is refused.
-            Err(error) => drop(self.failures.insert("throwing away what is not committed", error)),
-        }
-    }
-
     fn advance(&mut self) {
         self.log.advance(self.state.now);
         self.follow_log();
         for (token, op) in self.log.take_operations() {
             self.effects.push(Effect::Disk { token, op });
+        }
+        for (to, message) in self.log.take_messages() {
+            self.effects.push(Effect::Send { to, message });
         }
     }
 
@@ -296,6 +302,9 @@ impl<T> Store<T> {
         self.state.wall = wall;
         self.log.tick(now);
         self.follow_log();
+        if self.part != Part::Leads {
+            return;
+        }
         if self.check_in_service().is_err() {
             self.stuck = Some(now.after(Duration::from_secs(1)));
             return;
@@ -320,13 +329,26 @@ impl<T> Store<T> {
         }
     }
 
+    /// Whether the log takes another entry; if not, there is no use in going on at once.
+    fn has_room(&mut self) -> bool {
+        let has_room = self.log.check().is_ok();
+        if !has_room {
+            self.stuck = Some(self.state.now.after(AGAIN_AFTER));
+        }
+        has_room
+    }
+
     fn end_sessions(&mut self) -> Result<()> {
         for session in self.state.sessions.expired(self.state.now) {
+            // The others at the next step: what is taken has to have room (`Log::check`).
+            if !self.has_room() {
+                return Ok(());
+            }
             self.state.end_session(session)?;
             self.commit()?;
             self.state.sessions.ended(session, self.state.sequence());
         }
-        if self.state.sessions.is_ending() {
+        if self.state.sessions.is_ending() && self.has_room() {
             let forgotten = self.state.end_step()?;
             self.commit()?;
             if let Some(session) = forgotten {
@@ -342,6 +364,7 @@ impl<T> Store<T> {
             let mut taken = 0;
             // Small directories go several at once, each a transaction: else a tree of them would go one with each pause.
             while taken < names
+                && self.has_room()
                 && let Some(work) = self.state.collect_step(names - taken)?
             {
                 taken += work;
@@ -357,7 +380,7 @@ impl<T> Store<T> {
     }
 
     fn count(&mut self) -> Result<()> {
-        if self.state.counting && self.state.count_step()? {
+        if self.state.counting && self.has_room() && self.state.count_step()? {
             self.commit()?;
         }
         Ok(())
@@ -375,6 +398,7 @@ impl<T> Store<T> {
             let collect = self.state.collecting.then(|| self.collect_due());
             collect.into_iter().chain(self.state.sessions.next_end()).min()
         };
+        let work = work.filter(|_| self.part == Part::Leads);
         let work = work.map(|time| self.stuck.map_or(time, |stuck| stuck.max(time)));
         merge.into_iter().chain(work).chain(self.log.next_tick()).min()
     }
@@ -424,9 +448,10 @@ impl<T> Store<T> {
             self.to_merge = Some(self.state.layers.freeze(self.state.sequence()));
             self.log.close();
         }
-        let stamp = self.log.stamp(self.to_merge.as_ref()?.sequence)?;
-        let frozen = self.to_merge.take()?;
-        Some(MergeJob::new(self.state.layers.database(), frozen, stamp, self.settings.planted))
+        let early = self.settings.planted == Some(Planted::MergedUncommitted);
+        let frozen = self.to_merge.take_if(|frozen| early || self.log.ends_with(frozen.sequence))?;
+        let front = self.log.front_at(frozen.sequence);
+        Some(MergeJob::new(self.state.layers.database(), frozen, front, self.settings.planted))
     }
 
     /// What became of a merge job. On success log segments come free. The overlay that was merged is nobody's any more: freeing it takes
@@ -435,7 +460,7 @@ impl<T> Store<T> {
         self.state.now = now;
         let freed = match done.result.and_then(|()| self.state.layers.merged()) {
             Ok(freed) => {
-                self.log.merged(now, done.sequence);
+                self.log.merged(now, done.sequence, done.front);
                 freed
             }
             Err(error) => {

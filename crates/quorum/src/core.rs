@@ -141,11 +141,13 @@ pub struct Core {
     written: u64,
     /// Where the log ends that is durable, of which the library was not told yet.
     end_untold: Option<u64>,
+    /// Up to which index all keepers have the log, as the leader said last.
+    everybody: u64,
     outputs: Vec<Output>,
 }
 
 impl Core {
-    /// A keeper that goes on from what it has. The only voter leads at once, after its vote is durable.
+    /// A keeper that goes on from what it has. The only voter leads when it is told to (`lead_alone`).
     pub fn start(start: Start) -> Result<Core> {
         let Start { own, life, kept, uncommitted_max, random, now, planted } = start;
         if life == 0 {
@@ -189,15 +191,23 @@ impl Core {
             durable: 0,
             written: 0,
             end_untold: None,
+            everybody: 0,
             outputs: Vec::new(),
         };
-        if alone {
-            core.node.campaign().map_err(|error| unusable(&error))?;
-        } else if !core.is_planted(Planted::VotesRightAfterStart) {
+        if !alone && !core.is_planted(Planted::VotesRightAfterStart) {
             core.promised_until = now.after(SILENT_AT_START);
         }
         core.take_ready(now);
         Ok(core)
+    }
+
+    /// The only voter begins a term, in which it leads after its vote is durable. Others do not by this.
+    pub fn lead_alone(&mut self, now: Time) -> Result<()> {
+        if self.node.raft.prs().is_singleton() && self.node.raft.state != StateRole::Leader {
+            self.node.campaign().map_err(|error| unusable(&error))?;
+            self.take_ready(now);
+        }
+        Ok(())
     }
 
     /// A message came. What may not come in, is not from a keeper, or must not be answered now is left out. `now` is read after the message was
@@ -221,24 +231,35 @@ impl Core {
         if message.asks_to_take_over() && now.since(self.started) < SILENT_AT_START {
             return;
         }
-        let (leader, of_leader) = (message.inner.from, message.is_of_a_leader());
+        let (leader, of_leader, everybody) = (message.inner.from, message.is_of_a_leader(), message.everybody);
         // What does not fit is for the library to refuse; it changes nothing then.
         let _refused = self.node.step(message.inner);
         let follows = self.node.raft.state == StateRole::Follower && self.node.raft.leader_id == leader;
+        if of_leader && follows {
+            self.everybody = everybody;
+        }
         if of_leader && follows && !self.is_planted(Planted::PromiseForgotten) {
             self.promised_until = self.promised_until.max(now.after(PROMISE));
         }
         self.take_ready(now);
     }
 
-    /// Entries up to this one are needed no more: they are kept elsewhere, durably, and every keeper that is to get them from the log has them. What
-    /// was not told as committed stays; so does, while it leads, what is not known to be with everybody, for it would be sent next.
+    /// Entries up to this one are needed no more: they are kept elsewhere, durably. What was not told as committed stays; so does what is not known to be
+    /// with everybody (`everybody`): whoever leads next would have to send it.
     pub fn free(&mut self, to: u64) {
-        let raft = &self.node.raft;
-        let leads = raft.state == StateRole::Leader;
-        let everybody = raft.prs().iter().map(|(_, progress)| progress.matched).min().filter(|_| leads);
-        let to = to.min(raft.raft_log.applied).min(everybody.unwrap_or(to));
+        let to = to.min(self.node.raft.raft_log.applied).min(self.everybody());
         self.node.mut_store().free(to);
+    }
+
+    /// The index up to which all keepers have the log, as far as it is known here: what a leader counts, or said last. It may fall, when one of them starts
+    /// again. Of one that is alone what it told as committed.
+    pub fn everybody(&self) -> u64 {
+        let raft = &self.node.raft;
+        if raft.prs().is_singleton() {
+            return raft.raft_log.applied;
+        }
+        let counted = raft.prs().iter().map(|(_, progress)| progress.matched).min().unwrap_or(0);
+        if raft.state == StateRole::Leader { counted } else { self.everybody }
     }
 
     /// The index of the last entry that was let go of by `free`.
@@ -276,10 +297,9 @@ impl Core {
         self.take_ready(now);
     }
 
-    /// When `tick` is to be called next. None: never, as long as it is alone and leads.
+    /// When `tick` is to be called next. None: never, as long as it is alone.
     pub fn next_tick(&self) -> Option<Time> {
-        let alone = self.node.raft.prs().is_singleton() && self.node.raft.state == StateRole::Leader;
-        (!alone).then(|| self.ticked.map_or(self.started, |ticked| ticked.after(TICK)))
+        (!self.node.raft.prs().is_singleton()).then(|| self.ticked.map_or(self.started, |ticked| ticked.after(TICK)))
     }
 
     /// All writes up to this number are durable, votes and entries. It is one that was taken from this core.
@@ -495,7 +515,9 @@ impl Core {
         for inner in messages {
             let to = KeeperId(inner.to);
             let to_life = self.lives.get(&to).copied().unwrap_or(0);
-            self.outputs.push(Output::Send { to, message: Message { inner, life: self.life, to_life } });
+            let leads = self.node.raft.state == StateRole::Leader;
+            let everybody = if leads { self.everybody() } else { 0 };
+            self.outputs.push(Output::Send { to, message: Message { inner, life: self.life, to_life, everybody } });
         }
     }
 

@@ -70,13 +70,10 @@ impl VoteBlock {
         let cluster = ClusterId(u128::from_le_bytes(summed[8..24].try_into().ok()?));
         let mut numbers = Numbers(&summed[24..]);
         let (keeper, salt) = (KeeperId(numbers.long()?), numbers.long()?);
-        let (life, number, term) = (numbers.long()?, numbers.long()?, numbers.long()?);
+        let (life, number, term) = (numbers.count()?, numbers.count()?, numbers.count()?);
         let voted_for = KeeperId(numbers.long()?);
-        let voted = Voted { order: numbers.long()?, promised: numbers.promised()? };
+        let voted = Voted { order: numbers.count()?, promised: numbers.promised()? };
         let vote = Vote { term, voted_for: Some(voted_for).filter(|voter| voter.0 != 0) };
-        if [life, number, voted.order].into_iter().any(|count| count > COUNT_MAX) {
-            return None;
-        }
         Some(VoteBlock { cluster, keeper, salt, life, number, vote, voted })
     }
 }
@@ -126,12 +123,16 @@ impl Numbers<'_> {
         Some(u64::from_le_bytes(*number))
     }
 
+    fn count(&mut self) -> Option<u64> {
+        self.long().filter(|count| *count <= COUNT_MAX)
+    }
+
     fn stamp(&mut self) -> Option<Stamp> {
-        Some(Stamp { index: self.long()?, term: self.long()?, sum: self.short()? })
+        Some(Stamp { index: self.count()?, term: self.count()?, sum: self.short()? })
     }
 
     fn promised(&mut self) -> Option<Promised> {
-        let promised = Promised { durable: self.stamp()?, to: self.long()? };
+        let promised = Promised { durable: self.stamp()?, to: self.count()? };
         (promised.to >= promised.durable.index).then_some(promised)
     }
 }
@@ -181,10 +182,10 @@ impl Header {
         let header = Header {
             is_mark,
             salt: numbers.long()?,
-            order: numbers.long()?,
+            order: numbers.count()?,
             stamp: numbers.stamp()?,
-            before: (numbers.long()?, numbers.short()?),
-            committed: numbers.long()?,
+            before: (numbers.count()?, numbers.short()?),
+            committed: numbers.count()?,
             promised: numbers.promised()?,
             length: numbers.long()?,
         };
@@ -194,7 +195,7 @@ impl Header {
         } else {
             durable.index < stamp.index && header.before.0 <= stamp.term
         };
-        (is_right && stamp.index > 0 && header.order <= COUNT_MAX).then_some(header)
+        (is_right && stamp.index > 0).then_some(header)
     }
 }
 

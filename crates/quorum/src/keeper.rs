@@ -70,6 +70,14 @@ impl Keeper {
         Ok(keeper)
     }
 
+    /// One that is alone begins a term, and leads in it when that is durable. Until then it has told what it found as committed, so that room can be made for
+    /// what it begins with. Others do nothing.
+    pub fn lead_alone(&mut self, now: Time) -> Result<()> {
+        self.core.lead_alone(now)?;
+        self.go_on(now);
+        Ok(())
+    }
+
     /// A message came. `now` is read after it was taken from its link.
     pub fn receive(&mut self, now: Time, message: Message) {
         self.core.receive(now, message);
@@ -118,8 +126,13 @@ impl Keeper {
         self.failure().map_or(Ok(()), |failure| Err(failure.clone()))
     }
 
+    /// The index up to which all keepers have the log, as far as it is known here (`Core::everybody`).
+    pub fn everybody(&self) -> u64 {
+        self.core.everybody()
+    }
+
     /// Entries up to this one are kept elsewhere, durably, and whoever is to get them from the log has them. To be said again while the log
-    /// `wants_room`: a leader keeps what it does not know everybody to have.
+    /// `wants_room`: what is not known to be with everybody is kept.
     pub fn free(&mut self, now: Time, to: u64) {
         self.core.free(to);
         self.log.free(now, self.core.front());
@@ -136,6 +149,11 @@ impl Keeper {
     /// making segments, if none takes more than a quarter of a segment (`group_max`).
     pub fn room(&self) -> u64 {
         self.log.room()
+    }
+
+    /// Whether there is a segment that nothing is in.
+    pub fn has_spare(&self) -> bool {
+        self.log.has_spare()
     }
 
     /// Why its log writes nothing any more. To be asked after each call: a keeper whose log failed is to be ended.

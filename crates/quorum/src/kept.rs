@@ -92,6 +92,8 @@ impl Kept {
         // A term in the log was followed, whatever the vote says.
         let vote = if vote.term < term { Vote { term, voted_for: None } } else { vote };
         let entries = entries.into_iter().map(Entry::inner).collect();
+        // Of the only voter all that is durable is committed.
+        let committed = if voters.len() == 1 { end } else { committed };
         let (voters, base) = (voters.iter().map(|voter| voter.0).collect(), (base.index, base.term));
         Ok(Kept { vote, committed: committed.clamp(base.0, end), voters, base, entries })
     }

@@ -185,6 +185,11 @@ impl Log {
         self.segments.sure_room(room_of(group_max(self.segments.longest()))).saturating_sub(entries.sum())
     }
 
+    /// Whether there is a segment that nothing is in.
+    pub(crate) fn has_spare(&self) -> bool {
+        self.segments.has_spare()
+    }
+
     /// Whether a group that takes so many bytes fits a segment.
     pub(crate) fn takes(&self, room: u64) -> bool {
         room <= self.segments.longest()

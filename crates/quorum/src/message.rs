@@ -16,6 +16,8 @@ pub struct Message {
     pub(crate) life: u64,
     /// Which start of its receiver the sender had heard of; 0: none.
     pub(crate) to_life: u64,
+    /// Of a leader: the index up to which it knows all keepers to have its log. Else 0.
+    pub(crate) everybody: u64,
 }
 
 impl Message {

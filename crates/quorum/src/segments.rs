@@ -135,6 +135,11 @@ impl Segments {
         current + free * self.length.saturating_sub(piece)
     }
 
+    /// Whether there is one that nothing is in.
+    pub(crate) fn has_spare(&self) -> bool {
+        self.segments.contains(&Segment::Free)
+    }
+
     /// Bytes that are left of the current one.
     pub(crate) fn room(&self) -> u64 {
         self.length - self.offset

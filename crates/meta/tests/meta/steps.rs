@@ -273,40 +273,6 @@ fn what_is_not_committed_is_not_merged() {
     assert_eq!((world.opened.replayed, world.dump().len()), (0, 2));
 }
 
-/// A log of which no more segments can be made takes what has room, says that it is full, and goes on after each merge; nothing that it took is in the
-/// way of merging.
-#[test]
-fn a_log_that_cannot_grow_goes_on() {
-    let mut world = World::new(1);
-    world.device.set_faults(SimFaults { no_room_for: Some(FileKind::Log), ..SimFaults::default() });
-    let mut made = 0;
-    for round in 0..30 {
-        let mut taken = 0;
-        let refused = loop {
-            let name = |place: usize| format!("/{}{round}-{taken}-{place}", "n".repeat(200));
-            // Several wait while one is on its way.
-            let files = |from| (from..from + 100).map(|place| small_file(&name(place))).collect();
-            let tags = [0, 100, 200].map(|from| world.submit(Request::PutFiles { files: files(from) }));
-            world.run();
-            let answers = tags.map(|tag| world.replies.remove(&tag).expect("answered"));
-            taken += answers.iter().filter(|answer| answer.is_ok()).count();
-            if let Some(refused) = answers.into_iter().find_map(|answer| answer.err()) {
-                break refused;
-            }
-            assert!(taken < 1000, "the log has no end");
-        };
-        assert_eq!(refused.kind(), ErrorKind::Full, "{refused}");
-        assert!(taken > 0, "round {round}");
-        made += taken;
-        world.merge();
-        assert!(world.store().is_quiet() && world.store().in_service().is_ok(), "round {round}");
-        if round % 10 == 9 {
-            world.crash(round);
-        }
-    }
-    assert!(made > 60, "{made}");
-}
-
 /// A segment of the log whose name cannot be made durable ends changes as a failed sync does: what was acknowledged in it could be lost with
 /// its name.
 #[test]

@@ -8,7 +8,7 @@ use base::unit::MIB;
 use prost::Message;
 use quorum::{Effect, Keeper, KeeperId, Role, Seat, Settings, Stamp};
 use redb::ReadableDatabase;
-use sim::file::SimFile;
+use sim::file::{SimFile, SimFileDevice};
 use sim::random::SimRandom;
 use std::sync::Arc;
 use std::time::Duration;
@@ -125,6 +125,7 @@ pub fn add_group(world: &World, group: Vec<u8>) {
     let mut disk = world.device.attach();
     let base = Stamp { index: merged.index, term: merged.term, sum: merged.sum };
     let mut keeper = Keeper::open(&mut disk, seat, base, world.now).expect("it opens");
+    keeper.lead_alone(world.now).expect("it leads");
     let mut committed = false;
     let mut group = Some(group);
     while !committed {
@@ -183,6 +184,18 @@ const TABLE: redb::TableDefinition<'static, &[u8], &[u8]> = redb::TableDefinitio
 
 fn tree(world: &World) -> redb::Database {
     redb::Builder::new().create_with_backend(Tree(world.file.open())).expect("a tree")
+}
+
+/// Everything in a tree but what it says of itself.
+pub fn entries_of_tree(file: &SimFileDevice) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let tree = redb::Builder::new().create_with_backend(Tree(file.open())).expect("a tree");
+    let reading = tree.begin_read().expect("a transaction").open_table(TABLE).expect("the table");
+    let entries = reading.range::<&[u8]>(&MERGED[..].to_vec()[..]..).expect("entries");
+    let entries = entries.map(|entry| entry.expect("read"));
+    entries
+        .map(|(key, value)| (key.value().to_vec(), value.value().to_vec()))
+        .filter(|(key, _)| key != &MERGED)
+        .collect()
 }
 
 fn from_tree(world: &World, key: &[u8]) -> Vec<u8> {

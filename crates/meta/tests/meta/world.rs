@@ -42,6 +42,8 @@ pub struct World {
     pub page_max: Option<usize>,
     /// A fault put in on purpose; counts when the store is opened.
     pub planted: Option<Planted>,
+    /// Bytes of a segment of the log; counts when the store is opened.
+    pub segment_length: u64,
     random: Arc<SimRandom>,
     next_tag: u64,
     process: Option<(SimDisk, Store<u64>)>,
@@ -65,6 +67,7 @@ impl World {
             answers_max: None,
             page_max: None,
             planted: None,
+            segment_length: MIB,
             random: Arc::new(SimRandom::new(seed)),
             next_tag: 0,
             process: None,
@@ -88,7 +91,7 @@ impl World {
         let mut disk = self.device.attach();
         let mut settings =
             Settings::for_capacity(base::unit::GIB << 10, Arc::clone(&self.random) as Arc<dyn base::env::Random>);
-        settings.segment_length = MIB;
+        settings.segment_length = self.segment_length;
         settings.segments_max = 4;
         settings.planted = self.planted;
         settings.superuser = "root".to_string();
@@ -130,6 +133,7 @@ impl World {
         for effect in effects {
             match effect {
                 Effect::Disk { token, op } => disk.submit(token, op),
+                Effect::Send { .. } | Effect::Turned(_) => panic!("it is alone"),
                 Effect::Reply { tag, result } => {
                     assert!(self.replies.insert(tag, result).is_none(), "seed {}: two replies to {tag}", self.seed);
                 }

@@ -176,6 +176,8 @@ impl Thread {
                     self.between.left.push((token, op));
                     continue;
                 }
+                // It is alone.
+                Effect::Send { .. } | Effect::Turned(_) => continue,
                 Effect::Reply { tag: Then::Answer(respond, translate), result } => match result {
                     Ok(reply) => translate(reply, respond),
                     Err(error) => respond.fail(error),

@@ -10,8 +10,11 @@ fn start(vote: Vote, entries: Vec<Entry>) -> Core {
     let own = KeeperId(1);
     let kept = Kept::new(&[own], vote, Stamp::FIRST, 0, entries).expect("they follow one another");
     let random = Arc::new(SimRandom::new(1));
-    Core::start(Start { own, life: 1, kept, uncommitted_max: 64 << 20, random, now: Time::ZERO, planted: None })
-        .expect("it starts")
+    let mut core =
+        Core::start(Start { own, life: 1, kept, uncommitted_max: 64 << 20, random, now: Time::ZERO, planted: None })
+            .expect("it starts");
+    core.lead_alone(Time::ZERO).expect("it leads");
+    core
 }
 
 /// What it wants written, all of it, in order; and that it sends nothing.

@@ -146,7 +146,8 @@ impl Cluster {
         let (now, machine) = (self.time(), &mut self.machines[at]);
         let mut disk = machine.device.attach();
         let keeper = Keeper::open(&mut disk, seat, machine.base, now);
-        let keeper = keeper.unwrap_or_else(|error| panic!("keeper {at} at {} ms: {error}", self.now / MS));
+        let mut keeper = keeper.unwrap_or_else(|error| panic!("keeper {at} at {} ms: {error}", self.now / MS));
+        keeper.lead_alone(now).expect("it leads, if it is alone");
         machine.runs = Some((keeper, disk));
         machine.told = machine.base.index;
         machine.proposed.clear();

@@ -1,0 +1,179 @@
+//! Who leads: a store answers while its keeper leads and nobody else can. One that does not lead does what the others agree on.
+
+use super::{Effect, Store, Waiting};
+use crate::log::Event;
+use crate::replay;
+use crate::state::State;
+use base::error::{Error, ErrorKind, Result};
+use base::unit::Time;
+use quorum::{Entry, KeeperId, Message, Role};
+
+/// What a store does for the keepers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// It answers.
+    Leads,
+    /// It was elected, and does not know all that is committed yet.
+    Begins,
+    /// Another one answers, if it is known which.
+    Follows(Option<KeeperId>),
+}
+
+/// The error for a question that another keeper answers.
+fn elsewhere(leader: Option<KeeperId>) -> Error {
+    let who =
+        leader.map_or("which one does is not known yet".to_string(), |leader| format!("keeper {} does", leader.0));
+    let text = format!(
+        "this keeper of the metadata does not lead, {who}; whether a change was made is not known if it was asked before; ask there"
+    );
+    Error::new(ErrorKind::Busy, text)
+}
+
+impl<T> Store<T> {
+    /// What this store does for the keepers now.
+    pub fn part(&self) -> Part {
+        self.part
+    }
+
+    /// The number of the last change that this store has in its state: one that does not lead is behind by what it lacks.
+    pub fn sequence(&self) -> u64 {
+        self.state.sequence()
+    }
+
+    /// A message of another keeper came. `now` is read after it was taken from its link.
+    pub fn receive(&mut self, now: Time, message: Message) {
+        self.state.now = now;
+        self.log.receive(now, message);
+        self.follow_log();
+    }
+
+    /// The error for whoever asks a store that does not answer.
+    pub(super) fn check_leads(&self) -> Result<()> {
+        match self.part {
+            Part::Leads => Ok(()),
+            Part::Begins => Err(elsewhere(None)),
+            Part::Follows(leader) => Err(elsewhere(leader)),
+        }
+    }
+
+    /// Whether what was read may be told: nobody else can have changed it.
+    pub(super) fn may_tell(&self) -> bool {
+        self.log.is_alone() || self.log.has_lease(self.state.now)
+    }
+
+    /// Does what the log has to say, and answers everything whose changes are committed.
+    pub(super) fn follow_log(&mut self) {
+        while let Some(event) = self.log.take_event() {
+            match event {
+                Event::Turned(role) => self.turned(role),
+                Event::Group(entry) => self.apply(entry),
+            }
+        }
+        if self.part == Part::Begins && self.log.has_lease(self.state.now) {
+            self.begin_to_lead();
+        }
+        self.release();
+        if let Some(failure) = self.log.failure().filter(|_| !self.refused) {
+            let failure = failure.clone();
+            self.refused = true;
+            self.refuse_waiting(&failure);
+            self.throw_away();
+            if !self.log.is_alone() {
+                self.set_part(Part::Follows(None));
+            }
+        }
+    }
+
+    fn release(&mut self) {
+        let (committed, may_tell) = (self.log.committed(), self.may_tell());
+        while let Some(first) = self.waiting.first_entry()
+            && first.key().0 <= committed
+            && (may_tell || first.get().made)
+        {
+            let Waiting { tag, result, .. } = first.remove();
+            self.effects.push(Effect::Reply { tag, result });
+        }
+    }
+
+    fn refuse_waiting(&mut self, error: &Error) {
+        for (_, Waiting { tag, .. }) in std::mem::take(&mut self.waiting) {
+            self.effects.push(Effect::Reply { tag, result: Err(error.clone()) });
+        }
+    }
+
+    fn set_part(&mut self, part: Part) {
+        self.part = part;
+        self.effects.push(Effect::Turned(part));
+    }
+
+    /// Another leader, or this one. What it answered before counts; what it did not answer may be done or not.
+    fn turned(&mut self, role: Role) {
+        let part = match role {
+            Role::Leads { .. } => Part::Begins,
+            Role::Follows { leader } => Part::Follows(leader),
+        };
+        if !matches!(self.part, Part::Follows(_)) {
+            self.release();
+            let leader = if let Part::Follows(leader) = part { leader } else { None };
+            self.refuse_waiting(&elsewhere(leader));
+            self.throw_away();
+        }
+        self.set_part(part);
+    }
+
+    /// What is not committed, or not heard of as such, is not in the state any more.
+    fn throw_away(&mut self) {
+        let settled = self.log.settled();
+        match self.state.settled(&self.log, &self.settings) {
+            Ok(state) => {
+                self.state = state;
+                self.to_merge = self.to_merge.take().filter(|frozen| frozen.sequence <= settled);
+                self.unmerged_since = self.state.layers.has_overlay().then_some(self.state.now);
+            }
+            // Whatever meets a change that is not committed is refused.
+            Err(error) => {
+                self.failures.insert("throwing away what is not committed", error.clone());
+                self.log.fail(error);
+            }
+        }
+    }
+
+    /// A group that another keeper made, or this one before it was another's turn.
+    fn apply(&mut self, entry: Entry) {
+        let sequence = self.state.sequence();
+        match replay::apply_group(&mut self.state.layers, &entry.group, sequence) {
+            Ok(last) => {
+                if last > sequence {
+                    self.state.follow(last);
+                    self.unmerged_since.get_or_insert(self.state.now);
+                }
+                self.log.applied(entry, last);
+            }
+            Err(error) => {
+                self.failures.insert("doing what the keepers agreed on", error.clone());
+                self.log.fail(error);
+            }
+        }
+    }
+
+    /// All that is committed is in the layers; memory gets the rest.
+    fn begin_to_lead(&mut self) {
+        let (now, wall, least) = (self.state.now, self.state.wall, self.state.least);
+        let loaded = self
+            .state
+            .layers
+            .take()
+            .and_then(|layers| State::load((layers, self.state.sequence()), &self.settings, (now, wall), least));
+        match loaded {
+            Ok(mut state) => {
+                state.keep_heard(&mut self.state);
+                self.state = state;
+                self.set_part(Part::Leads);
+            }
+            Err(error) => {
+                self.failures.insert("beginning to lead", error.clone());
+                self.log.fail(error);
+            }
+        }
+    }
+}
