@@ -1,5 +1,7 @@
 //! What keepers send each other, and which of it may come in.
 
+mod format;
+
 use crate::kept::Entry;
 use raft::eraftpb::{Message as Inner, MessageType};
 use std::fmt;

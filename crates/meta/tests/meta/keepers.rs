@@ -267,6 +267,8 @@ impl Cluster {
             }
             Effect::Send { to, message } => {
                 if !self.random.one_in(100) {
+                    let bytes = message.bytes().expect("keepers send it").into();
+                    let message = Message::read(&bytes).expect("it was sent");
                     let late = if self.random.one_in(30) { 200 * MS } else { 2 * MS };
                     self.sent.push((self.now + self.random.below(late), at, to.0 as usize - 1, message));
                 }

@@ -237,6 +237,8 @@ impl Cluster {
         match effect {
             Effect::Send { to, message } => {
                 if !self.random.one_in(100) {
+                    let message =
+                        Message::read(&message.bytes().expect("keepers send it").into()).expect("it was sent");
                     let late = if self.random.one_in(30) { 200 * MS } else { 2 * MS };
                     self.sent.push((self.now + self.random.below(late), at, to.0 as usize - 1, message));
                 }
