@@ -186,7 +186,7 @@ impl Log {
         if self.waiting.len() >= WAITING_MAX || !self.has_room() || others {
             return Err(Error::new(
                 ErrorKind::Full,
-                "the metadata log is full: changes come faster than they are merged or the disk is; \
+                "the metadata log is full: changes come faster than they are merged or the disk is, or its file system has no room for another segment; \
                  nothing was changed and what was acknowledged is safe: try again later",
             ));
         }
@@ -287,9 +287,9 @@ impl Log {
         if self.failure.is_some() { None } else { self.keeper.next_tick() }
     }
 
-    /// Whether a group ends with this entry that is committed, and durable here.
-    pub fn ends_with(&self, sequence: u64) -> bool {
-        self.kept.binary_search_by_key(&sequence, |group| group.last).is_ok()
+    /// Whether a log that is free of what everybody has, once the tree has the entries that it has now, would have more room.
+    pub fn can_free(&self) -> bool {
+        self.front_at(self.merged) != self.front
     }
 
     /// The last group up to which the log is not needed any more once the tree has the entries up to `sequence`: everybody has what is before it.
@@ -301,12 +301,14 @@ impl Log {
 
     /// The groups behind this entry that are committed, and durable here.
     pub fn behind(&self, sequence: u64) -> impl Iterator<Item = &Bytes> {
-        self.kept.iter().filter(move |group| group.last > sequence).map(|group| &group.group)
+        self.kept.iter().filter(move |group| group.last > sequence && !group.group.is_empty()).map(|group| &group.group)
     }
 
     /// Entries up to `sequence` are in the tree, durably, which asks for the log from behind `front` on.
     pub fn merged(&mut self, now: Time, sequence: u64, front: Stamp) {
         self.merged = sequence;
+        self.settled = self.settled.max(sequence);
+        self.committed = self.committed.max(sequence);
         self.front = front;
         while self.kept.pop_front_if(|group| group.stamp.index <= front.index).is_some() {}
         if self.failure.is_none() {
@@ -316,11 +318,9 @@ impl Log {
     }
 
     /// A group was found at the opening, with entries up to `last`.
-    pub fn found(&mut self, entry: &Entry, last: u64) {
-        if !entry.group.is_empty() {
-            self.kept.push_back(Kept { last, stamp: entry.stamp(), group: entry.group.clone() });
-        }
+    pub fn found(&mut self, entry: Entry, last: u64) {
         (self.settled, self.committed) = (last, last);
+        self.keep(entry);
     }
 
     /// Sequence number up to which entries are in the tree.
@@ -328,17 +328,19 @@ impl Log {
         self.merged
     }
 
-    /// A group that was told (`Event::Group`) is in the overlay: its last entry has this sequence number.
+    /// A group that was told (`Event::Group`) is in the overlay: its last entry has this sequence number. One without entries begins a term.
     pub fn applied(&mut self, entry: Entry, last: u64) {
-        // One without changes begins a term.
-        if last > self.settled {
-            self.settle(entry, last);
-        }
+        self.settle(entry, last);
     }
 
     fn settle(&mut self, entry: Entry, last: u64) {
-        self.kept.push_back(Kept { last, stamp: entry.stamp(), group: entry.group });
         (self.settled, self.committed) = (last, self.committed.max(last));
+        self.keep(entry);
+    }
+
+    /// The last one that is settled.
+    fn keep(&mut self, entry: Entry) {
+        self.kept.push_back(Kept { last: self.settled, stamp: entry.stamp(), group: entry.group });
     }
 
     fn take_effects(&mut self) {

@@ -65,7 +65,7 @@ pub fn open(
     let (base, mut sequence) = match &merged {
         Some(MergedRecord { begun: true, index, term, sum, .. }) => {
             // Both are there, durably, before the tree says that the log was begun.
-            if files.iter().filter(|(name, _)| name.kind == FileKind::Vote).count() < 2 || segments.is_empty() {
+            if files.iter().all(|(name, _)| name.kind != FileKind::Vote) || segments.is_empty() {
                 return Err(Error::new(
                     ErrorKind::Corrupt,
                     "the metadata tree has a log, and its files or votes are not there; nothing was changed: put them back beside the tree",
@@ -87,17 +87,17 @@ pub fn open(
         log.begin(disk, now)?;
         log.make_segments(disk, now)?;
     }
-    for entry in &groups {
-        let last = apply_group(&mut layers, &entry.group, sequence)?;
-        log.found(entry, last);
-        sequence = last;
+    // Of the log of one that is alone nothing is needed any more, nor what it began earlier terms with.
+    let front = groups.last().filter(|_| log.is_alone()).map_or(base, Entry::stamp);
+    let found = !groups.is_empty();
+    for entry in groups {
+        sequence = apply_group(&mut layers, &entry.group, sequence)?;
+        log.found(entry, sequence);
     }
     // All of it is understood: from here on the tree's file changes. From now on what is written is of today's version, which older programs must refuse.
     storage.release()?;
-    // Of the log of one that is alone nothing is needed any more, nor what it began earlier terms with.
-    let front = groups.last().filter(|_| log.is_alone()).map_or(base, Entry::stamp);
     let frozen = layers.freeze(sequence);
-    if !begun || !groups.is_empty() {
+    if !begun || found {
         merge::write(&database, &frozen, Some(front), None)?;
     }
     layers.merged()?;

@@ -434,7 +434,12 @@ impl<T> Store<T> {
                 || since.after(MERGE_AGE) <= now
                 || self.log.wants_room()
         };
-        if self.to_merge.is_some() || self.unmerged_since.is_some_and(is_due) { self.merge_now() } else { None }
+        let frees = self.log.wants_room() && self.log.can_free();
+        if self.to_merge.is_some() || frees || self.unmerged_since.is_some_and(is_due) {
+            self.merge_now()
+        } else {
+            None
+        }
     }
 
     /// The overlay to be merged whether it is time or not, if there is any and none is being merged. It is given when all its changes are
@@ -444,12 +449,15 @@ impl<T> Store<T> {
             return None;
         }
         if !self.state.layers.is_merging() {
-            self.unmerged_since.take()?;
+            // Without changes it says from where on the log is needed, which others hold back.
+            if self.unmerged_since.take().is_none() && !self.log.can_free() {
+                return None;
+            }
             self.to_merge = Some(self.state.layers.freeze(self.state.sequence()));
             self.log.close();
         }
         let early = self.settings.planted == Some(Planted::MergedUncommitted);
-        let frozen = self.to_merge.take_if(|frozen| early || self.log.ends_with(frozen.sequence))?;
+        let frozen = self.to_merge.take_if(|frozen| early || frozen.sequence <= self.log.settled())?;
         let front = self.log.front_at(frozen.sequence);
         Some(MergeJob::new(self.state.layers.database(), frozen, front, self.settings.planted))
     }

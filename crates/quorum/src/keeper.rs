@@ -151,7 +151,7 @@ impl Keeper {
         self.log.room()
     }
 
-    /// Whether there is a segment that nothing is in.
+    /// Whether there is the segment that is written, and a spare one, or two that nothing is in.
     pub fn has_spare(&self) -> bool {
         self.log.has_spare()
     }

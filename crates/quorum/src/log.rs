@@ -185,7 +185,7 @@ impl Log {
         self.segments.sure_room(room_of(group_max(self.segments.longest()))).saturating_sub(entries.sum())
     }
 
-    /// Whether there is a segment that nothing is in.
+    /// Whether there is the segment that is written, and a spare one, or two that nothing is in.
     pub(crate) fn has_spare(&self) -> bool {
         self.segments.has_spare()
     }

@@ -135,9 +135,10 @@ impl Segments {
         current + free * self.length.saturating_sub(piece)
     }
 
-    /// Whether there is one that nothing is in.
+    /// Whether there is the one that is written, and a spare one, or two that nothing is in.
     pub(crate) fn has_spare(&self) -> bool {
-        self.segments.contains(&Segment::Free)
+        let free = self.segments.iter().filter(|segment| **segment == Segment::Free).count();
+        free + usize::from(self.current.is_some()) >= 2
     }
 
     /// Bytes that are left of the current one.
@@ -183,14 +184,14 @@ impl Segments {
 
     /// When it is worth asking again for a segment that could not be made. None: none is wanted, or one is being made.
     pub(crate) fn again(&self) -> Option<Time> {
-        let wanted = self.making.is_none() && !self.segments.contains(&Segment::Free);
+        let wanted = self.making.is_none() && !self.has_spare();
         self.failed.filter(|_| wanted).map(|failed| failed.after(AGAIN_AFTER))
     }
 
     /// Begins to make a segment, if there is no spare one and the last that failed was long ago, with the next of these tokens. One is made ahead of
     /// need.
     pub(crate) fn make(&mut self, now: Time, tokens: &mut u64) -> Option<(u64, Op)> {
-        if self.making.is_some() || self.segments.contains(&Segment::Free) || self.again().is_some_and(|at| now < at) {
+        if self.making.is_some() || self.has_spare() || self.again().is_some_and(|at| now < at) {
             return None;
         }
         let number = match self.segments.iter().position(|segment| *segment == Segment::Missing) {

@@ -29,6 +29,14 @@ fn elsewhere(leader: Option<KeeperId>) -> Error {
     Error::new(ErrorKind::Busy, text)
 }
 
+fn another_history(settled: u64, sequence: u64) -> Error {
+    let text = format!(
+        "the keepers agreed on a group behind change {settled}, and this one is at {sequence}; it says nothing more; what was acknowledged \
+         is safe; report this, and restart"
+    );
+    Error::new(ErrorKind::Corrupt, text)
+}
+
 impl<T> Store<T> {
     /// What this store does for the keepers now.
     pub fn part(&self) -> Part {
@@ -140,7 +148,14 @@ impl<T> Store<T> {
 
     /// A group that another keeper made, or this one before it was another's turn.
     fn apply(&mut self, entry: Entry) {
-        let sequence = self.state.sequence();
+        let sequence = self.log.settled();
+        // What begins a term has no changes. It may come while this one leads already, and has changes that are not committed: the others were faster.
+        if entry.group.is_empty() {
+            return self.log.applied(entry, sequence);
+        }
+        if sequence != self.state.sequence() {
+            return self.log.fail(another_history(sequence, self.state.sequence()));
+        }
         match replay::apply_group(&mut self.state.layers, &entry.group, sequence) {
             Ok(last) => {
                 if last > sequence {
@@ -166,7 +181,8 @@ impl<T> Store<T> {
             .and_then(|layers| State::load((layers, self.state.sequence()), &self.settings, (now, wall), least));
         match loaded {
             Ok(mut state) => {
-                state.keep_heard(&mut self.state);
+                // Who was heard of since it led last, others know. What it told then, and ended since, it tells now.
+                state.sessions.keep_untold(&self.state.sessions, self.log.settled());
                 self.state = state;
                 self.set_part(Part::Leads);
             }

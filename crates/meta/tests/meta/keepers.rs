@@ -1,6 +1,8 @@
 //! Several keepers of the metadata, their disks and the network between them in virtual time: what was acknowledged is there, whoever leads; what was
 //! read stays; each change is made once; and all have the same in the end.
 
+mod named;
+
 use crate::stored::entries_of_tree;
 use crate::world::{path, stat};
 use base::disk::Disk;
@@ -39,6 +41,8 @@ struct Machine {
     file: SimFileDevice,
     runs: Option<(SimDisk, Store<Tag>)>,
     starts_at: u64,
+    /// Its disk does nothing until then.
+    slow_until: u64,
     /// What is being merged, and when that ends.
     merging: Option<(MergeJob, u64)>,
 }
@@ -88,6 +92,7 @@ impl Cluster {
             file: SimFileDevice::new(),
             runs: None,
             starts_at: random.below(50 * MS),
+            slow_until: 0,
             merging: None,
         };
         let machines = (0..count).map(machine).collect();
@@ -136,7 +141,7 @@ impl Cluster {
     fn do_harm(&mut self) {
         let count = self.machines.len() as u64;
         let at = self.random.below(count) as usize;
-        match self.random.below(8) {
+        match self.random.below(9) {
             0 => self.set_faults(at, SimFaults { sync_error: When::Once, ..SimFaults::default() }),
             1 => {
                 let crash_at = Some(self.machines[at].device.operations().changes() + self.random.below(40));
@@ -152,6 +157,7 @@ impl Cluster {
                 }
             }
             5 => self.cut.clear(),
+            6 => self.machines[at].slow_until = self.now + self.random.below(900 * MS),
             _ => self.dies(at),
         }
     }
@@ -190,7 +196,7 @@ impl Cluster {
         let random = Arc::new(SimRandom::new(self.random.next()));
         let settings = Settings {
             segment_length: MIB,
-            segments_max: 8,
+            segments_max: 3,
             merge_bytes: 2 << 10,
             seats: Some(Seats { store: ClusterId(5), own, voters, made: MADE }),
             planted: self.planted,
@@ -229,7 +235,7 @@ impl Cluster {
         let machine = &mut self.machines[at];
         let Some((disk, store)) = &mut machine.runs else { return Ok(()) };
         let mut done = Vec::new();
-        if self.random.one_in(2) {
+        if machine.slow_until <= now && self.random.one_in(2) {
             disk.poll(Some(Duration::ZERO), &mut done);
         }
         done.into_iter().for_each(|done| store.completed(time, done));
@@ -401,6 +407,9 @@ impl Cluster {
         }
         let mut trees = Vec::new();
         for at in 0..self.machines.len() {
+            if let Some(Err(error)) = self.machines[at].runs.as_ref().map(|(_, store)| store.in_service()) {
+                return Err(Broken(format!("keeper {at} is not in service in the end: {error}")));
+            }
             self.dies(at);
             trees.push(entries_of_tree(&self.machines[at].file));
         }

@@ -1,0 +1,190 @@
+//! Histories of several keepers that broke something once, step by step.
+
+use super::{Asked, Client, Cluster, MS};
+use crate::world::small_file;
+use base::error::{ErrorKind, Result};
+use base::id::SessionId;
+use meta::request::User;
+use meta::{Caller, Effect, Part, Reply, Request};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Three keepers without trouble, of which one leads.
+fn three(seed: u64) -> Cluster {
+    let mut cluster = Cluster::new(seed, 3, None);
+    cluster.trouble = false;
+    cluster.clients.clear();
+    steps(&mut cluster, 5_000);
+    cluster
+}
+
+fn steps(cluster: &mut Cluster, steps: u64) {
+    cluster.steps(steps).unwrap_or_else(|broken| panic!("{broken}"));
+}
+
+/// Who leads; there is one.
+fn leader(cluster: &mut Cluster) -> usize {
+    for _ in 0..100 {
+        let leads =
+            |at: &usize| cluster.machines[*at].runs.as_ref().is_some_and(|(_, store)| store.part() == Part::Leads);
+        if let Some(at) = (0..cluster.machines.len()).find(leads) {
+            return at;
+        }
+        steps(cluster, 100);
+    }
+    panic!("nobody leads");
+}
+
+/// Nobody hears this one, nor does it hear anybody.
+fn cut_off(cluster: &mut Cluster, at: usize) {
+    for other in 0..cluster.machines.len() {
+        cluster.cut.extend([(at, other), (other, at)]);
+    }
+}
+
+/// Has this one lead, which led before.
+fn lead_again(cluster: &mut Cluster, first: usize) {
+    for _ in 0..100 {
+        let at = leader(cluster);
+        if at == first {
+            return;
+        }
+        cut_off(cluster, at);
+        steps(cluster, 3_000);
+        cluster.cut.clear();
+        steps(cluster, 1_000);
+    }
+    panic!("it does not lead again");
+}
+
+/// Asks this one, in the name of session 10; the answer, if it comes at once.
+fn ask(cluster: &mut Cluster, at: usize, call: u64, request: Request) -> Option<Result<Reply>> {
+    let (time, wall) = (cluster.time(), cluster.wall());
+    let (_, store) = cluster.machines[at].runs.as_mut().expect("it runs");
+    store.submit(time, wall, Caller { session: SessionId(10), call, floor: call }, request, (0, 1));
+    let mut answer = None;
+    for effect in store.take_effects() {
+        match effect {
+            Effect::Reply { result, .. } => answer = Some(result),
+            other => cluster.does(at, other).unwrap_or_else(|broken| panic!("{broken}")),
+        }
+    }
+    answer
+}
+
+fn in_service(cluster: &Cluster, at: usize) -> Result<()> {
+    cluster.machines[at].runs.as_ref().expect("it runs").1.in_service()
+}
+
+/// The others commit what a leader begins with while its own disk still writes it: then it leads, and the end of that write commits nothing else.
+#[test]
+fn others_are_faster() {
+    let mut cluster = Cluster::new(7, 3, None);
+    cluster.trouble = false;
+    cluster.clients.clear();
+    let part = |cluster: &Cluster, at: usize| cluster.machines[at].runs.as_ref().map(|(_, store)| store.part());
+    let leads = loop {
+        steps(&mut cluster, 1);
+        for at in 0..3 {
+            if part(&cluster, at) == Some(Part::Begins) {
+                cluster.machines[at].slow_until = cluster.now + 1_000 * MS;
+            }
+        }
+        if let Some(at) = (0..3).find(|at| part(&cluster, *at) == Some(Part::Leads)) {
+            break at;
+        }
+        assert!(cluster.now < 30_000 * MS, "nobody leads");
+    };
+    assert!(cluster.machines[leads].slow_until > cluster.now, "its disk was faster");
+    cut_off(&mut cluster, leads);
+    cluster.clients = vec![Client { call: 1, asked: Some(Asked::Opens), tries: 1, again_at: u64::MAX, made: 0 }];
+    assert_eq!(ask(&mut cluster, leads, 1, Request::OpenSession { user: User::default() }), None);
+    cluster.machines[leads].slow_until = 0;
+    steps(&mut cluster, 100);
+    assert_eq!(cluster.answered, 0, "no other keeper has it");
+}
+
+/// One that is away fills the logs of the others, until one says so; it comes back, and all goes on.
+#[test]
+fn one_is_away_and_comes_back() {
+    let mut cluster = three(7);
+    let at = leader(&mut cluster);
+    ask(&mut cluster, at, 1, Request::OpenSession { user: User::default() });
+    steps(&mut cluster, 1_000);
+    cut_off(&mut cluster, (at + 1) % 3);
+    let mut round = 0;
+    while in_service(&cluster, at).is_ok() {
+        let name = |place| format!("/{}{round}-{place}", "n".repeat(200));
+        let files = (0..20).map(|place| small_file(&name(place))).collect();
+        ask(&mut cluster, at, 0, Request::PutFiles { files });
+        steps(&mut cluster, 30);
+        round += 1;
+        assert!(round < 5_000, "the log has no end");
+    }
+    assert_eq!(in_service(&cluster, at).map_err(|error| error.kind()), Err(ErrorKind::Full));
+    // What there is has been merged before it is back.
+    steps(&mut cluster, 8_000);
+    cluster.cut.clear();
+    steps(&mut cluster, 5_000);
+    let at = leader(&mut cluster);
+    in_service(&cluster, at).expect("the log has room");
+    (0..3).for_each(|at| cluster.dies(at));
+    steps(&mut cluster, 5_000);
+    let at = leader(&mut cluster);
+    in_service(&cluster, at).expect("the log has room after a start");
+}
+
+/// What leaders begin with comes free, too, though nobody asks anything.
+#[test]
+fn leaders_change_and_nothing_else() {
+    let mut cluster = three(9);
+    for turn in 0..700 {
+        let at = leader(&mut cluster);
+        in_service(&cluster, at).unwrap_or_else(|error| panic!("after {turn} leaders: {error}"));
+        cut_off(&mut cluster, at);
+        steps(&mut cluster, 2_000);
+        cluster.cut.clear();
+        steps(&mut cluster, 300);
+    }
+}
+
+/// A session that one keeper told as begun, and that ended while another led, is told as over when the first one leads again.
+#[test]
+fn a_session_ends_elsewhere() {
+    let mut cluster = three(11);
+    let first = leader(&mut cluster);
+    let mut told = BTreeMap::new();
+    let mut hear = |cluster: &mut Cluster| {
+        let (_, store) = cluster.machines[first].runs.as_mut().expect("it runs");
+        told.extend(store.take_session_turns());
+        told.get(&SessionId(10)).copied()
+    };
+    ask(&mut cluster, first, 1, Request::OpenSession { user: User::default() });
+    steps(&mut cluster, 1_000);
+    assert_eq!(hear(&mut cluster), Some(true));
+    cut_off(&mut cluster, first);
+    steps(&mut cluster, 4_000);
+    let second = leader(&mut cluster);
+    ask(&mut cluster, second, 2, Request::CloseSession);
+    steps(&mut cluster, 1_000);
+    cluster.cut.clear();
+    lead_again(&mut cluster, first);
+    steps(&mut cluster, 100);
+    assert_eq!(hear(&mut cluster), Some(false));
+}
+
+/// A holder of files that another keeper heard of is silent for no longer than this one leads.
+#[test]
+fn a_holder_is_heard_of_elsewhere() {
+    let mut cluster = three(11);
+    let first = leader(&mut cluster);
+    steps(&mut cluster, 20_000);
+    cut_off(&mut cluster, first);
+    steps(&mut cluster, 4_000);
+    cluster.cut.clear();
+    lead_again(&mut cluster, first);
+    steps(&mut cluster, 1_000);
+    let holders = Request::Holders { seen: Vec::new(), asked: vec!["h".to_string()] };
+    let Some(Ok(Reply::Silent(silent))) = ask(&mut cluster, first, 0, holders) else { panic!("it does not say") };
+    assert!(silent[0] < Duration::from_secs(10), "{silent:?}");
+}
