@@ -54,8 +54,6 @@ pub struct Log {
     /// Bytes of a group at the most.
     group_max: usize,
     waiting: VecDeque<Gather>,
-    /// The last one that waits takes no more entries.
-    closed: bool,
     /// Those on their way: place in the keepers' log, sequence number of the last entry.
     proposed: VecDeque<(u64, u64)>,
     kept: VecDeque<Kept>,
@@ -85,7 +83,6 @@ impl Log {
             term: 0,
             group_max,
             waiting: VecDeque::new(),
-            closed: false,
             proposed: VecDeque::new(),
             kept: VecDeque::new(),
             merged: 0,
@@ -207,18 +204,12 @@ impl Log {
     /// Takes an entry, which has the sequence number after the last one's and is no longer than a group.
     pub fn push(&mut self, sequence: u64, entry: &[u8]) {
         match self.waiting.back_mut() {
-            Some(gather) if !self.closed && gather.bytes.len() + entry.len() <= self.group_max => {
+            Some(gather) if gather.bytes.len() + entry.len() <= self.group_max => {
                 gather.bytes.extend_from_slice(entry);
                 gather.last = sequence;
             }
             _ => self.waiting.push_back(Gather { last: sequence, bytes: entry.to_vec() }),
         }
-        self.closed = false;
-    }
-
-    /// What comes next begins a group: what came before is to be merged without it.
-    pub fn close(&mut self) {
-        self.closed = true;
     }
 
     /// Starts what can be started.
@@ -378,7 +369,6 @@ impl Log {
     fn throw_away(&mut self) {
         self.waiting.clear();
         self.proposed.clear();
-        self.closed = false;
         self.committed = self.settled;
     }
 

@@ -454,7 +454,6 @@ impl<T> Store<T> {
                 return None;
             }
             self.to_merge = Some(self.state.layers.freeze(self.state.sequence()));
-            self.log.close();
         }
         let early = self.settings.planted == Some(Planted::MergedUncommitted);
         let frozen = self.to_merge.take_if(|frozen| early || frozen.sequence <= self.log.settled())?;

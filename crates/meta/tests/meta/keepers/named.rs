@@ -104,6 +104,28 @@ fn others_are_faster() {
     assert_eq!(cluster.answered, 0, "no other keeper has it");
 }
 
+/// A leader that hears of nobody reads nothing to anybody once its lease is over, though it does not know yet that another one may lead.
+#[test]
+fn without_a_lease_nothing_is_read() {
+    let mut cluster = three(5);
+    let at = leader(&mut cluster);
+    let look = || Request::Usage;
+    assert!(ask(&mut cluster, at, 0, look()).is_some_and(|answer| answer.is_ok()), "it has a lease");
+    cut_off(&mut cluster, at);
+    let part = |cluster: &Cluster| cluster.machines[at].runs.as_ref().map(|(_, store)| store.part());
+    let mut without = 0;
+    for millisecond in 0.. {
+        steps(&mut cluster, 1);
+        if part(&cluster) != Some(Part::Leads) {
+            break;
+        }
+        let answer = ask(&mut cluster, at, 0, look());
+        without += u64::from(answer.is_none());
+        assert!(millisecond < 700 || answer.is_none(), "it answers {millisecond} steps later");
+    }
+    assert!(without > 0, "it knew at once that it does not lead");
+}
+
 /// One that is away fills the logs of the others, until one says so; it comes back, and all goes on.
 #[test]
 fn one_is_away_and_comes_back() {
