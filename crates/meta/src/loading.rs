@@ -38,7 +38,7 @@ impl State {
         Ok(state)
     }
 
-    /// What of this state is committed, and durable here, without the rest. What was only ever in memory stays.
+    /// What of this state is committed, and durable here, without the rest. Who was heard of, and how full devices are, stays, which only memory has.
     pub fn settled(&mut self, log: &Log, settings: &Settings) -> Result<State> {
         let (mut layers, frozen) = self.layers.without_overlay(log.settled())?;
         let mut sequence = frozen.unwrap_or(log.merged_to());

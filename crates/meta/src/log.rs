@@ -36,7 +36,7 @@ pub enum Event {
     Group(Entry),
 }
 
-/// A group that is committed and durable here, and still in the log: it is not in the tree yet, or another keeper may lack it.
+/// A group that is committed and durable here, and still in the log: the tree may not have it yet, or another keeper may lack it.
 struct Kept {
     /// Sequence number of its last entry.
     last: u64,
@@ -72,7 +72,7 @@ pub struct Log {
 
 impl Log {
     /// Opens the log of a keeper whose groups up to `base` are in the tree: the log, and the groups behind those that are known as committed, of which it wants to
-    /// hear that they are in the tree, too (`opened`). Then it is to `begin`. Blocks. Errors as of `quorum::Keeper::open`.
+    /// hear (`found`), and that they are in the tree, too (`merged`). Then it is to `begin`. Blocks. Errors as of `quorum::Keeper::open`.
     pub fn open(disk: &mut dyn Disk, seat: Seat, base: Stamp, now: Time) -> Result<(Log, Vec<Entry>)> {
         let group_max = group_max(seat.settings.segment_length);
         let alone = seat.voters == [seat.own];
@@ -319,17 +319,14 @@ impl Log {
         self.merged
     }
 
-    /// A group that was told (`Event::Group`) is in the overlay: its last entry has this sequence number. One without entries begins a term.
-    pub fn applied(&mut self, entry: Entry, last: u64) {
-        self.settle(entry, last);
-    }
-
-    fn settle(&mut self, entry: Entry, last: u64) {
+    /// A group is committed, and durable here. One that was told (`Event::Group`) is in the overlay: its last entry has this sequence number. One without
+    /// entries, which begins a term, changes nothing.
+    pub fn settle(&mut self, entry: Entry, last: u64) {
         (self.settled, self.committed) = (last, self.committed.max(last));
         self.keep(entry);
     }
 
-    /// The last one that is settled.
+    /// Keeps a group that ends with the last entry that is settled.
     fn keep(&mut self, entry: Entry) {
         self.kept.push_back(Kept { last: self.settled, stamp: entry.stamp(), group: entry.group });
     }

@@ -151,7 +151,7 @@ impl<T> Store<T> {
         let sequence = self.log.settled();
         // What begins a term has no changes. It may come while this one leads already, and has changes that are not committed: the others were faster.
         if entry.group.is_empty() {
-            return self.log.applied(entry, sequence);
+            return self.log.settle(entry, sequence);
         }
         if sequence != self.state.sequence() {
             return self.log.fail(another_history(sequence, self.state.sequence()));
@@ -162,7 +162,7 @@ impl<T> Store<T> {
                     self.state.follow(last);
                     self.unmerged_since.get_or_insert(self.state.now);
                 }
-                self.log.applied(entry, last);
+                self.log.settle(entry, last);
             }
             Err(error) => {
                 self.failures.insert("doing what the keepers agreed on", error.clone());
