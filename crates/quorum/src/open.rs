@@ -10,7 +10,7 @@ use crate::log::{Log, Settings};
 use crate::message::KeeperId;
 use crate::replay::{Found, Header, Promised, Replayed, Stamp, Voted, replay};
 use crate::segments::{FoundSegment, SEGMENTS_FAR, Segments};
-use crate::vote::VoteBlocks;
+use crate::vote::{REMEDY, VoteBlocks};
 use base::buffer::Buffer;
 use base::checksum::crc32c;
 use base::disk::{Caching, Disk, DiskError, FileKind, FileName, Fill, Op, wait};
@@ -60,8 +60,7 @@ pub fn open(
     let next_order = next_order.saturating_add(unread.len() as u64);
     if let Some(lacks) = lacks {
         let text = format!(
-            "this keeper's log lacks the entries {} to {}, which it had acknowledged; nothing was changed; no data is lost while most \
-             keepers are well; take it out and add it under a new number",
+            "this keeper's log lacks the entries {} to {}, which it had acknowledged: a file is damaged, or not there; nothing was changed; {REMEDY}",
             lacks.from, lacks.to
         );
         return Err(Error::new(ErrorKind::Corrupt, text));

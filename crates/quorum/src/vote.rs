@@ -12,6 +12,10 @@ use base::error::{Error, ErrorKind, Result};
 use base::id::ClusterId;
 use base::limit::BLOCK;
 
+/// What to do about a keeper that does not have what it promised.
+pub(crate) const REMEDY: &str = "keep its files; where most other keepers are well nothing is lost: take this one out and add it under a new \
+                                 number; if it is the only one, put whole copies of its files back, and report this";
+
 /// The two blocks of a keeper.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VoteBlocks {
@@ -34,8 +38,7 @@ impl VoteBlocks {
         let read = blocks.map(VoteBlock::read);
         let Some(last) = read.into_iter().flatten().max_by_key(|block| block.number) else {
             let text = format!(
-                "both copies of the vote of keeper {} are damaged, so nobody knows what it promised; no data is lost while most keepers are \
-                 well; take it out and add it under a new number",
+                "both copies of the vote of keeper {} are damaged, so nobody knows what it promised; nothing was changed; {REMEDY}",
                 own.0
             );
             return Err(Error::new(ErrorKind::Corrupt, text));
