@@ -96,7 +96,7 @@ pub struct Store<T> {
     /// Why nothing can be merged any more.
     merge_failure: Option<Error>,
     part: Part,
-    /// The log failed, and what was not committed then was thrown away.
+    /// The log failed, and those who waited for their changes were told.
     refused: bool,
     /// A step of what the store does by itself failed: there is no use in trying it again and again.
     stuck: Option<Time>,
@@ -270,8 +270,10 @@ impl<T> Store<T> {
         let Waiting { tag, result, made } = waiting;
         if early || wait_for <= self.log.committed() && (made || self.may_tell()) {
             self.effects.push(Effect::Reply { tag, result });
-        } else if let Some(failure) = self.log.failure() {
-            // What this answer shows will never be committed.
+        } else if let Some(failure) = self.log.failure()
+            && (!self.log.is_alone() || self.merge_failure.is_some())
+        {
+            // Neither the log nor the tree will ever make durable what this answer shows.
             self.effects.push(Effect::Reply { tag, result: Err(failure.clone()) });
         } else {
             self.waiting.insert((wait_for, self.requests), Waiting { tag, result, made });
@@ -433,6 +435,7 @@ impl<T> Store<T> {
             self.state.layers.overlay_bytes() >= self.settings.merge_bytes
                 || since.after(MERGE_AGE) <= now
                 || self.log.wants_room()
+                || self.tree_decides()
         };
         let frees = self.log.wants_room() && self.log.can_free();
         if self.to_merge.is_some() || frees || self.unmerged_since.is_some_and(is_due) {
@@ -443,7 +446,7 @@ impl<T> Store<T> {
     }
 
     /// The overlay to be merged whether it is time or not, if there is any and none is being merged. It is given when all its changes are
-    /// committed: only that may be in the tree.
+    /// committed: only that may be in the tree, but where the log of one that is alone has failed.
     pub fn merge_now(&mut self) -> Option<MergeJob> {
         if self.merge_failure.is_some() {
             return None;
@@ -455,7 +458,7 @@ impl<T> Store<T> {
             }
             self.to_merge = Some(self.state.layers.freeze(self.state.sequence()));
         }
-        let early = self.settings.planted == Some(Planted::MergedUncommitted);
+        let early = self.settings.planted == Some(Planted::MergedUncommitted) || self.tree_decides();
         let frozen = self.to_merge.take_if(|frozen| early || frozen.sequence <= self.log.settled())?;
         let front = self.log.front_at(frozen.sequence);
         Some(MergeJob::new(self.state.layers.database(), frozen, front, self.settings.planted))
@@ -473,6 +476,10 @@ impl<T> Store<T> {
             Err(error) => {
                 let text = format!("changes are refused until a restart, reads go on: {error}");
                 self.merge_failure = Some(Error::new(ErrorKind::Io, text));
+                // If the log failed too, nothing can make durable what is not: not even reads of it may be answered.
+                if self.log.failure().is_some() {
+                    self.refuse_waiting(&error, |_| true);
+                }
                 None
             }
         };

@@ -426,8 +426,8 @@ impl Log {
 
 fn failed(error: &DiskError) -> Error {
     let text = format!(
-        "the keepers' log could not be written: {error}; this keeper says nothing more until a restart; what was acknowledged is safe; \
-         check the disk, restart"
+        "the keepers' log could not be written: {error}; changes are refused until a restart; what was acknowledged is safe, and whether this \
+         change is kept is not known: check the disk, restart, look"
     );
     Error::new(ErrorKind::Io, text)
 }

@@ -84,12 +84,20 @@ impl<T> Store<T> {
         if let Some(failure) = self.log.failure().filter(|_| !self.refused) {
             let failure = failure.clone();
             self.refused = true;
-            self.refuse_waiting(&failure);
-            self.throw_away();
-            if !self.log.is_alone() {
+            if self.log.is_alone() {
+                // Whether it is kept is not known: the log may have it after a restart, so nobody is to see it undone. The tree makes it durable.
+                self.refuse_waiting(&failure, |waiting| waiting.made);
+            } else {
+                self.refuse_waiting(&failure, |_| true);
+                self.throw_away();
                 self.set_part(Part::Follows(None));
             }
         }
+    }
+
+    /// Whether what is not committed may go into the tree: where there are no others the tree decides what is kept, when the log cannot.
+    pub(super) fn tree_decides(&self) -> bool {
+        self.log.is_alone() && self.log.failure().is_some()
     }
 
     fn release(&mut self) {
@@ -103,9 +111,13 @@ impl<T> Store<T> {
         }
     }
 
-    fn refuse_waiting(&mut self, error: &Error) {
-        for (_, Waiting { tag, .. }) in std::mem::take(&mut self.waiting) {
-            self.effects.push(Effect::Reply { tag, result: Err(error.clone()) });
+    pub(super) fn refuse_waiting(&mut self, error: &Error, which: impl Fn(&Waiting<T>) -> bool) {
+        for (key, waiting) in std::mem::take(&mut self.waiting) {
+            if which(&waiting) {
+                self.effects.push(Effect::Reply { tag: waiting.tag, result: Err(error.clone()) });
+            } else {
+                self.waiting.insert(key, waiting);
+            }
         }
     }
 
@@ -123,7 +135,7 @@ impl<T> Store<T> {
         if !matches!(self.part, Part::Follows(_)) {
             self.release();
             let leader = if let Part::Follows(leader) = part { leader } else { None };
-            self.refuse_waiting(&elsewhere(leader));
+            self.refuse_waiting(&elsewhere(leader), |_| true);
             self.throw_away();
         }
         self.set_part(part);

@@ -218,32 +218,50 @@ fn the_log_fills() {
     assert!(world.ask(stat(&name(made * 200 - 1))).is_ok());
 }
 
-/// A failed sync ends changes, not reads: what waited for it is refused, and what was not committed is not there, to nobody, until a restart shows
-/// whether the disk has it.
+/// A failed sync ends changes, not reads: whoever made one is refused, and what was not committed is shown only once the tree has it: a restart may
+/// find it in the log, so it is not shown undone.
 #[test]
 fn the_log_fails() {
     let mut world = World::new(1);
     world.ask(mkdir("/before")).expect("mkdir");
     world.device.set_faults(SimFaults { sync_error: When::Always, ..SimFaults::default() });
-    let (made, seen) = (world.submit(mkdir("/a")), world.submit(stat("/a")));
-    world.run();
-    for waiting in [made, seen] {
-        let refused = world.replies.remove(&waiting).expect("answered").expect_err("not synced");
-        assert_eq!(refused.kind(), ErrorKind::Io, "{refused}");
-    }
+    let refused = world.ask(mkdir("/a")).expect_err("not synced");
+    assert_eq!(refused.kind(), ErrorKind::Io, "{refused}");
     assert_eq!(world.refusal(mkdir("/b")), ErrorKind::Io);
-    assert_eq!(world.refusal(stat("/a")), ErrorKind::NotFound);
     assert!(world.ask(stat("/before")).is_ok());
-    assert_eq!(world.dump().into_keys().collect::<Vec<_>>(), ["/before"]);
-    // What is committed goes into the tree, and nothing else.
-    world.merge();
+    let waiting = world.submit(stat("/a"));
+    world.run();
+    assert_eq!(world.replies.get(&waiting), None, "a read shows nothing that may be lost");
+    let now = world.now;
+    let job = world.store().merge_job(now).expect("a failed log is merged at once");
+    world.merge_with(job);
+    assert!(world.replies.remove(&waiting).expect("answered").is_ok());
     assert!(world.store().is_quiet());
-    assert_eq!(world.refusal(stat("/a")), ErrorKind::NotFound);
     assert_eq!(world.refusal(mkdir("/b")), ErrorKind::Io);
     world.device.set_faults(SimFaults::default());
-    world.crash(1);
+    for seed in [1, 2] {
+        world.crash(seed);
+        assert!(world.ask(stat("/a")).is_ok(), "it was shown, so it stays");
+        world.ask(mkdir(&format!("/after{seed}"))).expect("a restart heals");
+    }
+    assert_eq!(world.dump().len(), 4);
+}
+
+/// If the tree fails, too, nothing that is not committed is shown to anybody, and nobody waits for it.
+#[test]
+fn the_log_fails_and_the_tree() {
+    let mut world = World::new(1);
+    world.ask(mkdir("/before")).expect("mkdir");
+    world.device.set_faults(SimFaults { sync_error: When::Always, ..SimFaults::default() });
+    let made = world.submit(mkdir("/a"));
+    let seen = world.submit(stat("/a"));
+    world.run();
+    assert!(world.replies.remove(&made).expect("answered").is_err());
+    world.file.error_at(Some(world.file.changes()));
+    world.merge();
+    assert!(world.replies.remove(&seen).expect("answered").is_err());
+    assert_eq!(world.refusal(stat("/a")), ErrorKind::Io);
     assert!(world.ask(stat("/before")).is_ok());
-    world.ask(mkdir("/b")).expect("a restart heals");
 }
 
 /// An overlay is merged when all its changes are committed, and not before, whatever comes meanwhile; what comes is in the next one.
