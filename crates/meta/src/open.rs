@@ -224,12 +224,13 @@ fn seat(layers: &Layers, settings: &Settings) -> Result<Seat> {
     Ok(Seat {
         cluster: store,
         own,
-        voters,
         settings: quorum::Settings {
             segment_length: settings.segment_length,
             segments_max: settings.segments_max,
             random: Arc::clone(&settings.random),
+            is_alone: voters.len() == 1,
         },
+        voters,
         random: Arc::clone(&settings.random),
         planted: settings.planted,
     })

@@ -34,6 +34,8 @@ pub struct Settings {
     pub segments_max: usize,
     /// Draws the salt of a new keeper.
     pub random: Arc<dyn Random>,
+    /// No other keeper has what is in it.
+    pub is_alone: bool,
 }
 
 /// What waits to be written, in its order.

@@ -55,6 +55,14 @@ pub fn open(
         let blocks = read_groups(disk, (*name, *length), (votes.salt(), base.index), &mut places)?;
         unread.extend(blocks.into_iter().map(|offset| (*name, offset)));
     }
+    // What cannot be read may be the last that was acknowledged, of which nothing behind it says so. Others have it; where there are none it is not to be
+    // taken for a torn end, and must not be overwritten.
+    if let Some((name, offset)) = unread.first().filter(|_| settings.is_alone) {
+        let text = format!(
+            "the keepers' log could not be read: {name} at {offset}; nothing was changed, and nothing is lost as long as it is kept: check the disk, start again"
+        );
+        return Err(Error::new(ErrorKind::Io, text));
+    }
     let found = places.iter().map(|place| place.found.clone()).collect();
     let Replayed { entries, committed, said, lacks, next_order } = replay(found, base, votes.voted())?;
     let next_order = next_order.saturating_add(unread.len() as u64);

@@ -193,3 +193,21 @@ fn a_session_of_a_failed_log() {
     world.merge();
     assert!(world.replies.remove(&renewed).expect("answered").is_ok(), "the tree has it");
 }
+
+/// A log that cannot be read is no torn one: the store says so, changes nothing, and has all it had when it can be read again.
+#[test]
+fn a_log_that_cannot_be_read_is_kept() {
+    for seed in 0..30 {
+        let mut world = World::new(seed);
+        world.ask(mkdir("/acknowledged")).expect("made");
+        world.power_off(seed);
+        world.device.set_faults(SimFaults { read_error: When::OneIn(3), ..SimFaults::default() });
+        for _ in 0..3 {
+            drop(world.try_open());
+            world.power_off(seed + 1);
+        }
+        world.device.set_faults(SimFaults::default());
+        world.open();
+        world.ask(stat("/acknowledged")).expect("it was acknowledged");
+    }
+}

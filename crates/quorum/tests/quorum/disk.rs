@@ -18,7 +18,12 @@ const SEGMENT: u64 = 64 << 10;
 const MOST: usize = 6;
 
 fn settings(random: &SimRandom) -> Settings {
-    Settings { segment_length: SEGMENT, segments_max: MOST, random: Arc::new(SimRandom::new(random.next())) }
+    Settings {
+        segment_length: SEGMENT,
+        segments_max: MOST,
+        random: Arc::new(SimRandom::new(random.next())),
+        is_alone: false,
+    }
 }
 
 /// Vote and entries, as they are after each step of what was to be written.

@@ -140,7 +140,8 @@ impl Cluster {
     fn starts(&mut self, at: usize) {
         let voters: Vec<KeeperId> = (1..=self.machines.len() as u64).map(KeeperId).collect();
         let chance = || Arc::new(SimRandom::new(self.random.next()));
-        let settings = Settings { segment_length: 64 << 10, segments_max: 8, random: chance() };
+        let is_alone = voters.len() == 1;
+        let settings = Settings { segment_length: 64 << 10, segments_max: 8, random: chance(), is_alone };
         let (cluster, own, random) = (ClusterId(5), voters[at], chance());
         let seat = Seat { cluster, own, voters, settings, random, planted: None };
         let (now, machine) = (self.time(), &mut self.machines[at]);
