@@ -12,7 +12,7 @@ use base::id::ClusterId;
 pub(crate) const VOTE_FILES: [FileName; 2] = [FileName::new(FileKind::Vote, 0), FileName::new(FileKind::Vote, 1)];
 
 /// What is counted up never comes so far: more is no keeper's, and adding to it would end the program.
-const COUNT_MAX: u64 = u64::MAX / 2;
+pub(crate) const COUNT_MAX: u64 = u64::MAX / 2;
 
 /// What a vote block begins with.
 const VOTE_MAGIC: [u8; 8] = *b"SWVOTE-1";

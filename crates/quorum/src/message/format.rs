@@ -11,6 +11,7 @@
 //! | then 4 | CRC-32C of all before |
 
 use super::Message;
+use crate::format::COUNT_MAX;
 use base::checksum::crc32c;
 use bytes::Bytes;
 use raft::eraftpb::{Entry, Message as Inner, MessageType};
@@ -19,9 +20,6 @@ const MAGIC: [u8; 4] = *b"SWK1";
 
 /// Bytes that a sender may want back: a question of `lease` has sixteen, a campaign's word a few.
 const CONTEXT_MAX: usize = 64;
-
-/// No term, index or start is higher: adding to it would end the program.
-const COUNT_MAX: u64 = u64::MAX / 2;
 
 /// In the order of their numbers.
 const KINDS: [MessageType; 9] = [
