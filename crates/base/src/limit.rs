@@ -149,6 +149,9 @@ pub const PATH_DEPTH_MAX: usize = 256;
 /// Most entries in one page of a listing.
 pub const LIST_PAGE_MAX: usize = 1000;
 
+/// Bytes of a page of a copy of the metadata tree, about.
+pub const COPY_PAGE: usize = MIB as usize;
+
 /// A page of a listing ends after so many bytes of names, owners, notes and attributes.
 pub const LIST_PAGE_BYTES: usize = FRAME_MESSAGE_MAX - 8 * KIB as usize;
 

@@ -127,11 +127,15 @@ pub enum Planted {
     MergedUncommitted,
     /// A new leader of the keepers does not know what calls earlier ones answered.
     AnswersForgottenAtTurn,
+    /// A keeper that gets a copy of another one's tree takes the first page for all of it.
+    HalfACopyCounts,
+    /// A keeper whose log lacks what it said it has goes on with what is left.
+    RotTakenForTear,
 }
 
 impl Planted {
     /// Every one of them.
-    pub const ALL: [Planted; 61] = [
+    pub const ALL: [Planted; 63] = [
         Planted::AnsweredBeforeSync,
         Planted::AnsweredBeforeWrite,
         Planted::EarlyRecordsForgotten,
@@ -193,6 +197,8 @@ impl Planted {
         Planted::CommittedBeforeStart,
         Planted::MergedUncommitted,
         Planted::AnswersForgottenAtTurn,
+        Planted::HalfACopyCounts,
+        Planted::RotTakenForTear,
     ];
 
     /// Whether only several nodes together can have it.
@@ -225,9 +231,10 @@ impl Planted {
             | Planted::ForwardedProposalTaken
             | Planted::StartNotHeard
             | Planted::CommittedBeforeStart => Some("quorum histories::planted_faults_are_seen"),
-            Planted::MergedUncommitted | Planted::AnswersForgottenAtTurn => {
-                Some("meta keepers::planted_faults_are_seen")
-            }
+            Planted::MergedUncommitted
+            | Planted::AnswersForgottenAtTurn
+            | Planted::HalfACopyCounts
+            | Planted::RotTakenForTear => Some("meta keepers::planted_faults_are_seen"),
             Planted::PromiseForgotten => Some("quorum named::a_refusal_ends_no_promise"),
             _ => None,
         }
@@ -303,6 +310,8 @@ impl Planted {
             Planted::CommittedBeforeStart => "a keeper that started takes for committed what it may have lost",
             Planted::MergedUncommitted => "a keeper merges what is not agreed on",
             Planted::AnswersForgottenAtTurn => "a new leader makes changes again that an earlier one answered",
+            Planted::HalfACopyCounts => "a copy of a keeper's tree counts before it is whole",
+            Planted::RotTakenForTear => "a keeper goes on without what it said it has",
         }
     }
 }

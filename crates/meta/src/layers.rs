@@ -33,7 +33,8 @@ pub struct Frozen {
     pub sequence: u64,
 }
 
-type Table = ReadOnlyTable<&'static [u8], &'static [u8]>;
+/// A reading of the tree that stands still.
+pub type Table = ReadOnlyTable<&'static [u8], &'static [u8]>;
 
 /// What one change costs in memory beyond its bytes: a tree slot, two lengths, a sequence number.
 const SLOT_COST: usize = 96;
@@ -252,7 +253,8 @@ impl Layers {
     }
 }
 
-fn read_table(database: &Database) -> Result<Table> {
+/// A reading of the tree as it is now.
+pub fn read_table(database: &Database) -> Result<Table> {
     let transaction = database.begin_read().map_err(|error| tree::failed("begin reading", error))?;
     transaction.open_table(TABLE).map_err(|error| tree::failed("open its table", error))
 }

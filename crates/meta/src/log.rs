@@ -20,6 +20,9 @@ const STARTS: u64 = 64;
 const AWAY_ALONE: usize = 1;
 const AWAY_MAX: usize = 4;
 
+/// Groups without changes that are added at once.
+const GOES_ON: u64 = 64;
+
 /// Entries that wait together.
 struct Gather {
     /// Sequence number of the last one.
@@ -34,6 +37,8 @@ pub enum Event {
     Turned(Role),
     /// A group that was not gathered here, or not since the last turn, is committed, and durable here.
     Group(Entry),
+    /// What comes next for this keeper is not in the log of this leader any more.
+    Lacks(KeeperId),
 }
 
 /// A group that is committed and durable here, and still in the log: the tree may not have it yet, or another keeper may lack it.
@@ -49,6 +54,9 @@ pub struct Log {
     keeper: Keeper,
     /// It is the only one.
     alone: bool,
+    own: KeeperId,
+    /// The other ones.
+    others: Vec<KeeperId>,
     /// In which it leads.
     term: u64,
     /// Bytes of a group at the most.
@@ -61,6 +69,8 @@ pub struct Log {
     merged: u64,
     /// The last group that need not be in the log any more.
     front: Stamp,
+    /// What is behind the group at this index stays in the log for those who get copies of the tree.
+    held: Option<u64>,
     /// Sequence number up to which entries are committed, and durable here; and up to which they are committed.
     settled: u64,
     committed: u64,
@@ -75,11 +85,14 @@ impl Log {
     /// hear (`found`), and that they are in the tree, too (`merged`). Then it is to `begin`. Blocks. Errors as of `quorum::Keeper::open`.
     pub fn open(disk: &mut dyn Disk, seat: Seat, base: Stamp, now: Time) -> Result<(Log, Vec<Entry>)> {
         let group_max = group_max(seat.settings.segment_length);
-        let alone = seat.voters == [seat.own];
+        let (own, alone) = (seat.own, seat.voters == [seat.own]);
+        let others = seat.voters.iter().copied().filter(|voter| *voter != seat.own).collect();
         let keeper = Keeper::open(disk, seat, base, now)?;
         let mut log = Log {
             keeper,
             alone,
+            own,
+            others,
             term: 0,
             group_max,
             waiting: VecDeque::new(),
@@ -87,6 +100,7 @@ impl Log {
             kept: VecDeque::new(),
             merged: 0,
             front: base,
+            held: None,
             settled: 0,
             committed: 0,
             failure: None,
@@ -99,7 +113,7 @@ impl Log {
         for event in std::mem::take(&mut log.events) {
             match event {
                 Event::Group(entry) => groups.push(entry),
-                turned @ Event::Turned(_) => log.events.push_back(turned),
+                other => log.events.push_back(other),
             }
         }
         Ok((log, groups))
@@ -150,6 +164,11 @@ impl Log {
     /// Whether this keeper answers for all of them: it leads, and nobody else can now.
     pub fn has_lease(&self, now: Time) -> bool {
         self.failure.is_none() && self.keeper.has_lease(now)
+    }
+
+    /// Which keeper this is.
+    pub fn own(&self) -> KeeperId {
+        self.own
     }
 
     /// Whether there are no other keepers.
@@ -265,10 +284,6 @@ impl Log {
     pub fn tick(&mut self, now: Time) {
         if self.failure.is_none() {
             self.keeper.tick(now);
-            // A leader lets go of nothing that it does not know the others to have.
-            if self.keeper.wants_room() {
-                self.keeper.free(now, self.front.index);
-            }
             self.take_effects();
         }
     }
@@ -278,16 +293,58 @@ impl Log {
         if self.failure.is_some() { None } else { self.keeper.next_tick() }
     }
 
-    /// Whether a log that is free of what everybody has, once the tree has the entries that it has now, would have more room.
+    /// Whether the log is so long that a keeper that lacks some of it is to get a copy of the tree, and the log need not be kept for it.
+    pub fn is_long(&self) -> bool {
+        !self.alone && self.keeper.is_long()
+    }
+
+    /// Whether a log that is free of what need not be kept in it, once the tree has the entries that it has now, would have more room.
     pub fn can_free(&self) -> bool {
         self.front_at(self.merged) != self.front
     }
 
-    /// The last group up to which the log is not needed any more once the tree has the entries up to `sequence`: everybody has what is before it.
+    /// The last group up to which the log is not needed any more once the tree has the entries up to `sequence`: everybody has what is before it, or will
+    /// get a copy of the tree.
     pub fn front_at(&self, sequence: u64) -> Stamp {
-        let everybody = self.keeper.everybody();
-        let free = self.kept.iter().take_while(|group| group.last <= sequence && group.stamp.index <= everybody);
-        free.last().map_or(self.front, |group| group.stamp)
+        let everybody = if self.is_long() { u64::MAX } else { self.keeper.everybody() };
+        self.last_group(sequence, everybody.min(self.held.unwrap_or(u64::MAX)))
+    }
+
+    /// The last group all of which a tree has that has the entries up to `sequence`.
+    pub fn group_at(&self, sequence: u64) -> Stamp {
+        self.last_group(sequence, u64::MAX)
+    }
+
+    fn last_group(&self, sequence: u64, to: u64) -> Stamp {
+        let groups = self.kept.iter().take_while(|group| group.last <= sequence && group.stamp.index <= to);
+        groups.last().map_or(self.front, |group| group.stamp)
+    }
+
+    /// Has the log go on to this index, if this keeper leads and nobody changes anything: a few groups at a time, each without changes.
+    pub fn go_on_to(&mut self, now: Time, index: u64) {
+        let lacks = index.saturating_sub(self.keeper.committed()).min(GOES_ON);
+        for _ in 0..lacks {
+            if self.check().is_err() || !self.waiting.is_empty() || self.keeper.propose_nothing(now, self.term).is_err()
+            {
+                break;
+            }
+        }
+        self.take_effects();
+    }
+
+    /// Keeps what is behind the group at this index in the log; none: nothing that is not kept anyway.
+    pub fn hold(&mut self, held: Option<u64>) {
+        self.held = held;
+    }
+
+    /// The index up to which this keeper knows the log as committed.
+    pub fn committed_index(&self) -> u64 {
+        self.keeper.committed()
+    }
+
+    /// Whether this is another keeper of the store.
+    pub fn is_other(&self, keeper: KeeperId) -> bool {
+        self.others.contains(&keeper)
     }
 
     /// The groups behind this entry that are committed, and durable here.
@@ -343,6 +400,7 @@ impl Log {
                     self.events.push_back(Event::Turned(role));
                 }
                 Effect::Send { to, message } => self.messages.push((to, message)),
+                Effect::Lacks { leader } => self.events.push_back(Event::Lacks(leader)),
             }
         }
         // What is durable at the others need not be here yet.

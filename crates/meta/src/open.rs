@@ -229,6 +229,7 @@ fn seat(layers: &Layers, settings: &Settings) -> Result<Seat> {
             segments_max: settings.segments_max,
             random: Arc::clone(&settings.random),
             is_alone: voters.len() == 1,
+            planted: settings.planted,
         },
         voters,
         random: Arc::clone(&settings.random),

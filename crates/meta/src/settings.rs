@@ -3,7 +3,7 @@
 use crate::widen::Widths;
 use base::env::Random;
 use base::id::ClusterId;
-use base::limit::{LIST_PAGE_MAX, REMEMBERED_ANSWERS, REMEMBERED_CALLS};
+use base::limit::{COPY_PAGE, LIST_PAGE_MAX, REMEMBERED_ANSWERS, REMEMBERED_CALLS};
 use base::planted::Planted;
 use base::unit::{MIB, WallTime};
 use quorum::KeeperId;
@@ -41,6 +41,8 @@ pub struct Settings {
     pub remembered_answers: usize,
     /// Entries, extents, groups and the like in one page of an answer at the most. `limit::LIST_PAGE_MAX` unless there is a reason.
     pub page_max: usize,
+    /// Bytes of a page of a copy of the tree, about: `limit::COPY_PAGE` unless there is a reason.
+    pub copy_page: usize,
     /// The user who may do everything, and owns what nobody claimed: whoever runs the node. Empty: there is none by name.
     pub superuser: String,
     /// Who keeps it; none: this one alone.
@@ -66,6 +68,7 @@ impl Settings {
             remembered_calls,
             remembered_answers,
             page_max,
+            copy_page: COPY_PAGE,
             superuser: String::new(),
             seats: None,
             planted,

@@ -1,9 +1,11 @@
 //! The store as a step machine: requests and finished disk operations in, replies and disk operations out.
 
+mod copying;
 mod leading;
 
 pub use leading::Part;
 
+use crate::copies::{CopyJob, KeeperMessage, PageJob, Source, Target};
 use crate::layers::Frozen;
 use crate::log::Log;
 use crate::merge::{MergeJob, MergeResult};
@@ -19,7 +21,7 @@ use base::id::SessionId;
 use base::limit::BLOCK;
 use base::planted::Planted;
 use base::unit::{MIB, Time, WallTime};
-use quorum::{KeeperId, Message};
+use quorum::KeeperId;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -55,10 +57,16 @@ pub enum Effect<T> {
         /// To whom.
         to: KeeperId,
         /// What.
-        message: Message,
+        message: KeeperMessage,
     },
     /// What this store does for the keepers from now on, if it is not alone.
     Turned(Part),
+    /// Run this on another thread, and send what it says.
+    Page(PageJob),
+    /// Run this on another thread, and hand the result to `copied`.
+    Copy(CopyJob),
+    /// The copy is whole, and this store says nothing more: put the copy's file in the place of the tree's, durably, and open it anew.
+    Copied,
     /// Answer a request.
     Reply {
         /// As given with the request.
@@ -96,6 +104,10 @@ pub struct Store<T> {
     /// Why nothing can be merged any more.
     merge_failure: Option<Error>,
     part: Part,
+    source: Source,
+    target: Target,
+    /// A copy waits for what is not merged yet.
+    merges_soon: bool,
     /// The log failed, and those who waited for their changes were told.
     refused: bool,
     /// A step of what the store does by itself failed: there is no use in trying it again and again.
@@ -127,6 +139,7 @@ impl<T> Store<T> {
         let Found { layers, sequence, entries, log, least } = open::open(disk, tree, settings, (now, wall))?;
         let state = State::load((layers, sequence), settings, (now, wall), least)?;
         let part = if log.is_alone() { Part::Leads } else { Part::Follows(None) };
+        let target = Target::new(log.own(), 0, Arc::clone(&settings.random), settings.planted);
         let opened = Opened { replayed: entries, sessions: state.sessions.count() };
         let store = Store {
             state,
@@ -141,6 +154,9 @@ impl<T> Store<T> {
             to_merge: None,
             merge_failure: None,
             part,
+            source: Source::new(settings.copy_page),
+            target,
+            merges_soon: false,
             refused: false,
             stuck: None,
             failures: BTreeMap::new(),
@@ -294,8 +310,9 @@ impl<T> Store<T> {
             self.effects.push(Effect::Disk { token, op });
         }
         for (to, message) in self.log.take_messages() {
-            self.effects.push(Effect::Send { to, message });
+            self.effects.push(Effect::Send { to, message: KeeperMessage::Log(message) });
         }
+        self.take_wishes();
     }
 
     /// Lets time pass: sessions end, and a bounded step of what is being taken apart is done.
@@ -304,6 +321,7 @@ impl<T> Store<T> {
         self.state.wall = wall;
         self.log.tick(now);
         self.follow_log();
+        self.tick_copies();
         if self.part != Part::Leads {
             return;
         }
@@ -402,7 +420,8 @@ impl<T> Store<T> {
         };
         let work = work.filter(|_| self.part == Part::Leads);
         let work = work.map(|time| self.stuck.map_or(time, |stuck| stuck.max(time)));
-        merge.into_iter().chain(work).chain(self.log.next_tick()).min()
+        let copies = self.target.next_tick().into_iter().chain(self.source.next_tick());
+        merge.into_iter().chain(work).chain(self.log.next_tick()).chain(copies).min()
     }
 
     /// What the store wants done since it was last asked, in order. All that was submitted meanwhile is one group of the log.
@@ -431,13 +450,15 @@ impl<T> Store<T> {
     pub fn merge_job(&mut self, now: Time) -> Option<MergeJob> {
         // Whether the log wants room shows when it begins a group.
         self.advance();
+        self.let_copies_go();
         let is_due = |since: Time| {
             self.state.layers.overlay_bytes() >= self.settings.merge_bytes
                 || since.after(MERGE_AGE) <= now
                 || self.log.wants_room()
+                || self.merges_soon
                 || self.tree_decides()
         };
-        let frees = self.log.wants_room() && self.log.can_free();
+        let frees = (self.log.wants_room() || self.log.is_long()) && self.log.can_free();
         if self.to_merge.is_some() || frees || self.unmerged_since.is_some_and(is_due) {
             self.merge_now()
         } else {
@@ -453,6 +474,7 @@ impl<T> Store<T> {
         }
         if !self.state.layers.is_merging() {
             // Without changes it says from where on the log is needed, which others hold back.
+            self.merges_soon = false;
             if self.unmerged_since.take().is_none() && !self.log.can_free() {
                 return None;
             }
@@ -471,6 +493,7 @@ impl<T> Store<T> {
         let freed = match done.result.and_then(|()| self.state.layers.merged()) {
             Ok(freed) => {
                 self.log.merged(now, done.sequence, done.front);
+                self.source.forget_before(done.front.index);
                 freed
             }
             Err(error) => {

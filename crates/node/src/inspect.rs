@@ -386,8 +386,9 @@ impl Names {
             for effect in self.store.take_effects() {
                 match effect {
                     meta::Effect::Disk { token, op } => self.disk.submit(token, op),
-                    meta::Effect::Send { .. } | meta::Effect::Turned(_) => {}
                     meta::Effect::Reply { result, .. } => answer = Some(result),
+                    // It is alone.
+                    _ => {}
                 }
             }
             if let Some(answer) = answer {

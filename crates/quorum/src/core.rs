@@ -79,6 +79,12 @@ pub enum Output {
     Committed(Vec<Entry>),
     /// What it is from now on, in which term.
     Turned(Role),
+    /// What it lacks is not in the log of this leader any more: it is to get what that one keeps elsewhere, and to begin anew behind that. Told again
+    /// and again until then.
+    Lacks {
+        /// Who leads.
+        leader: KeeperId,
+    },
 }
 
 /// What a keeper is.
@@ -232,11 +238,16 @@ impl Core {
             return;
         }
         let (leader, of_leader, everybody) = (message.inner.from, message.is_of_a_leader(), message.everybody);
+        // Of an earlier start it may have lacked what it has now.
+        let lacks = message.lacks && message.to_life == self.life;
         // What does not fit is for the library to refuse; it changes nothing then.
         let _refused = self.node.step(message.inner);
         let follows = self.node.raft.state == StateRole::Follower && self.node.raft.leader_id == leader;
         if of_leader && follows {
             self.everybody = everybody;
+            if lacks {
+                self.outputs.push(Output::Lacks { leader: KeeperId(leader) });
+            }
         }
         if of_leader && follows && !self.is_planted(Planted::PromiseForgotten) {
             self.promised_until = self.promised_until.max(now.after(PROMISE));
@@ -244,10 +255,10 @@ impl Core {
         self.take_ready(now);
     }
 
-    /// Entries up to this one are needed no more: they are kept elsewhere, durably. What was not told as committed stays; so does what is not known to be
-    /// with everybody (`everybody`): whoever leads next would have to send it.
+    /// Entries up to this one are needed no more: they are kept elsewhere, durably. What was not told as committed stays. Whoever lacks some of them
+    /// (`everybody`) has to get what is kept elsewhere (`Output::Lacks`).
     pub fn free(&mut self, to: u64) {
-        let to = to.min(self.node.raft.raft_log.applied).min(self.everybody());
+        let to = to.min(self.node.raft.raft_log.applied);
         self.node.mut_store().free(to);
     }
 
@@ -320,6 +331,15 @@ impl Core {
                 "an empty group is what a leader begins with; nothing was added",
             ));
         }
+        self.add(now, term, group)
+    }
+
+    /// Adds a group without changes, as the leader of this term, so that the log goes on where nobody changes anything. Errors as of `propose`.
+    pub fn propose_nothing(&mut self, now: Time, term: u64) -> Result<u64> {
+        self.add(now, term, Bytes::new())
+    }
+
+    fn add(&mut self, now: Time, term: u64, group: Bytes) -> Result<u64> {
         // It is looked at again here: between computing a group and proposing it a message of a higher term may have come.
         if !self.leads_in(term) && !self.is_planted(Planted::ForwardedProposalTaken) {
             return Err(moved(term));
@@ -417,6 +437,12 @@ impl Core {
 
     fn leads_in(&self, term: u64) -> bool {
         self.node.raft.state == StateRole::Leader && self.node.raft.term == term
+    }
+
+    /// Whether this leader has not all that another keeper lacks: the entry before what comes next for it is not here.
+    fn lacks(&self, to: KeeperId) -> bool {
+        let next = self.node.raft.prs().get(to.0).map_or(u64::MAX, |progress| progress.next_idx);
+        next <= self.front()
     }
 
     /// Not while the tick would begin a campaign of its own against a promise, nor, alone, while its own writes are under way: it would win at once,
@@ -517,7 +543,9 @@ impl Core {
             let to_life = self.lives.get(&to).copied().unwrap_or(0);
             let leads = self.node.raft.state == StateRole::Leader;
             let everybody = if leads { self.everybody() } else { 0 };
-            self.outputs.push(Output::Send { to, message: Message { inner, life: self.life, to_life, everybody } });
+            let lacks = leads && self.lacks(to);
+            let message = Message { inner, life: self.life, to_life, everybody, lacks };
+            self.outputs.push(Output::Send { to, message });
         }
     }
 

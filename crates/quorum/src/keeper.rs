@@ -34,6 +34,7 @@ pub struct Seat {
 
 /// What a keeper wants done, besides what its disk is to do.
 #[derive(Clone, Debug, PartialEq)]
+#[allow(clippy::large_enum_variant, reason = "effects are taken at once, and messages are most of them")]
 pub enum Effect {
     /// To be sent; it may be lost, late, or come twice.
     Send {
@@ -46,6 +47,11 @@ pub enum Effect {
     Committed(Vec<Entry>),
     /// What it is from now on, in which term.
     Turned(Role),
+    /// What it lacks is not in the log of this leader any more (`Output::Lacks`).
+    Lacks {
+        /// Who leads.
+        leader: KeeperId,
+    },
 }
 
 /// A keeper that runs.
@@ -113,6 +119,13 @@ impl Keeper {
         Ok(index)
     }
 
+    /// Adds a group without changes, as the leader of this term (`Core::propose_nothing`).
+    pub fn propose_nothing(&mut self, now: Time, term: u64) -> Result<u64> {
+        let index = self.core.propose_nothing(now, term)?;
+        self.go_on(now);
+        Ok(index)
+    }
+
     /// Asks another keeper to take over at once (`Core::hand_over`).
     pub fn hand_over(&mut self, now: Time, to: KeeperId) {
         self.core.hand_over(now, to);
@@ -131,8 +144,7 @@ impl Keeper {
         self.core.everybody()
     }
 
-    /// Entries up to this one are kept elsewhere, durably, and whoever is to get them from the log has them. To be said again while the log
-    /// `wants_room`: what is not known to be with everybody is kept.
+    /// Entries up to this one are kept elsewhere, durably, and whoever is to get them from the log has them (`Core::free`).
     pub fn free(&mut self, now: Time, to: u64) {
         self.core.free(to);
         self.log.free(now, self.core.front());
@@ -143,6 +155,11 @@ impl Keeper {
     /// a new leader begins with.
     pub fn wants_room(&self) -> bool {
         self.log.wants_room()
+    }
+
+    /// Whether a quarter of the log is taken: what some keeper lacks is not to be kept for it any more.
+    pub fn is_long(&self) -> bool {
+        self.log.is_long()
     }
 
     /// Bytes of groups, as they take them on the disk (`room_of`), that can be proposed and will find room, whatever becomes of freeing entries and
@@ -197,6 +214,7 @@ impl Keeper {
                     Output::Send { to, message } => self.effects.push(Effect::Send { to, message }),
                     Output::Committed(entries) => self.effects.push(Effect::Committed(entries)),
                     Output::Turned(role) => self.effects.push(Effect::Turned(role)),
+                    Output::Lacks { leader } => self.effects.push(Effect::Lacks { leader }),
                 }
             }
             if self.log.durable() == self.durable {

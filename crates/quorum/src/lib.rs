@@ -23,6 +23,6 @@ pub use keeper::{Effect, Keeper, Seat};
 pub use kept::{Entry, Kept, Vote, group_max, room_of};
 pub use log::{Log, Settings};
 pub use message::{KeeperId, Message};
-pub use open::{Opened, open};
+pub use open::{Opened, open, promised};
 pub use replay::{Found, GROUPS_AWAY, Header, Lacks, Promised, Replayed, Stamp, Voted, replay};
 pub use vote::VoteBlocks;

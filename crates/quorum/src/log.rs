@@ -13,6 +13,7 @@ use base::disk::{DiskError, Done, Op};
 use base::env::Random;
 use base::error::{Error, ErrorKind, Result};
 use base::limit::BLOCK;
+use base::planted::Planted;
 use base::unit::Time;
 use bytes::Bytes;
 use std::collections::VecDeque;
@@ -36,6 +37,8 @@ pub struct Settings {
     pub random: Arc<dyn Random>,
     /// No other keeper has what is in it.
     pub is_alone: bool,
+    /// A fault that is put in on purpose.
+    pub planted: Option<Planted>,
 }
 
 /// What waits to be written, in its order.
@@ -175,6 +178,11 @@ impl Log {
     /// Whether entries should be kept elsewhere soon: segments run short, or none can be had.
     pub fn wants_room(&self) -> bool {
         self.segments.wants_room()
+    }
+
+    /// Whether a quarter of the segments is full.
+    pub(crate) fn is_long(&self) -> bool {
+        self.segments.is_long()
     }
 
     /// Bytes of groups of at most a quarter of a segment that will find room behind what waits, whatever becomes of freeing entries and making

@@ -20,6 +20,8 @@ pub struct Message {
     pub(crate) to_life: u64,
     /// Of a leader: the index up to which it knows all keepers to have its log. Else 0.
     pub(crate) everybody: u64,
+    /// Of a leader: what its receiver lacks is not in the log any more.
+    pub(crate) lacks: bool,
 }
 
 impl Message {
@@ -66,7 +68,7 @@ impl Message {
             | MessageType::MsgRequestPreVote
             | MessageType::MsgRequestPreVoteResponse
             | MessageType::MsgTimeoutNow => true,
-            // Nobody has any before there are copies of the tree.
+            // What is not in the log any more is copied beside it (`Output::Lacks`).
             MessageType::MsgSnapshot
             | MessageType::MsgHup
             | MessageType::MsgBeat

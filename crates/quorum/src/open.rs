@@ -17,6 +17,7 @@ use base::disk::{Caching, Disk, DiskError, FileKind, FileName, Fill, Op, wait};
 use base::error::{Error, ErrorKind, Result};
 use base::id::ClusterId;
 use base::limit::BLOCK;
+use base::planted::Planted;
 use base::unit::Time;
 use bytes::Bytes;
 use std::collections::{BTreeSet, HashSet};
@@ -47,7 +48,6 @@ pub fn open(
     now: Time,
 ) -> Result<(Log, Opened)> {
     let files = disk.list().map_err(|error| unreadable(&error))?;
-    let is_log = |name: &FileName| name.kind == FileKind::Log && name.number < SEGMENTS_FAR;
     let logs: Vec<(FileName, u64)> = files.iter().copied().filter(|(name, _)| is_log(name)).collect();
     let mut votes = open_votes(disk, &files, keeper, logs.is_empty(), &settings)?;
     let (mut places, mut unread) = (Vec::new(), Vec::new());
@@ -66,7 +66,7 @@ pub fn open(
     let found = places.iter().map(|place| place.found.clone()).collect();
     let Replayed { entries, committed, said, lacks, next_order } = replay(found, base, votes.voted())?;
     let next_order = next_order.saturating_add(unread.len() as u64);
-    if let Some(lacks) = lacks {
+    if let Some(lacks) = lacks.filter(|_| settings.planted != Some(Planted::RotTakenForTear)) {
         let text = format!(
             "this keeper's log lacks the entries {} to {}, which it had acknowledged: a file is damaged, or not there; nothing was changed; {REMEDY}",
             lacks.from, lacks.to
@@ -99,6 +99,21 @@ pub fn open(
     Ok((log, Opened { life, vote, entries, committed }))
 }
 
+/// The highest index that this keeper may have said it has, as far as its disk shows: whoever keeps all elsewhere up to there owes nothing any more. Blocks.
+/// `Corrupt` if nobody knows what it voted, or if it has no votes; `Invalid` if they are another keeper's.
+pub fn promised(disk: &mut dyn Disk, (cluster, own): (ClusterId, KeeperId)) -> Result<u64> {
+    let files = disk.list().map_err(|error| unreadable(&error))?;
+    // A block that is not there, or cannot be read, is damaged.
+    let blocks = VOTE_FILES.map(|name| read(disk, name, 0, BLOCK).unwrap_or_default());
+    let votes = VoteBlocks::open(cluster, own, [&blocks[0], &blocks[1]])?;
+    let mut places = Vec::new();
+    for (name, length) in files.into_iter().filter(|(name, _)| is_log(name)) {
+        read_groups(disk, (name, length), (votes.salt(), u64::MAX), &mut places)?;
+    }
+    let of_groups = places.iter().map(|place| place.found.header.stamp.index.max(place.found.header.promised.to));
+    Ok(of_groups.chain([votes.voted().promised.to]).max().unwrap_or(0))
+}
+
 /// Of a segment's places: the highest order, the highest index of entries that are in the log, and where what comes next may be written. A segment is
 /// written from its beginning on: what has a lower order than the first is of an earlier use. What is not in the log is not needed: the
 /// votes of this start say where it ends.
@@ -110,6 +125,10 @@ fn last<'a>(of_it: impl Iterator<Item = &'a Place>, log: &HashSet<Stamp>) -> Opt
     let highest = entries.map(|header| header.stamp).filter(|stamp| log.contains(stamp)).map(|stamp| stamp.index).max();
     let last = of_use.into_iter().max_by_key(|place| place.order())?;
     Some((last.order(), highest.unwrap_or(0), last.end()))
+}
+
+fn is_log(name: &FileName) -> bool {
+    name.kind == FileKind::Log && name.number < SEGMENTS_FAR
 }
 
 /// The two blocks of the vote, durable as far as they are whole. Where there never were any, and no log either, they are made.

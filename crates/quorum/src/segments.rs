@@ -182,6 +182,11 @@ impl Segments {
         2 * self.full.len() >= self.most || (!self.full.is_empty() && self.current.is_none())
     }
 
+    /// Whether a quarter of them is full.
+    pub(crate) fn is_long(&self) -> bool {
+        4 * self.full.len() >= self.most
+    }
+
     /// When it is worth asking again for a segment that could not be made. None: none is wanted, or one is being made.
     pub(crate) fn again(&self) -> Option<Time> {
         let wanted = self.making.is_none() && !self.has_spare();

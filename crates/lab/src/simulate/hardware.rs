@@ -357,6 +357,7 @@ impl World for SimWorld {
             remembered_answers,
             page_max,
             superuser: String::new(),
+            copy_page: base::limit::COPY_PAGE,
             seats: None,
             planted,
         }

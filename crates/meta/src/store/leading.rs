@@ -1,12 +1,13 @@
 //! Who leads: a store answers while its keeper leads and nobody else can. One that does not lead does what the others agree on.
 
 use super::{Effect, Store, Waiting};
+use crate::copies::KeeperMessage;
 use crate::log::Event;
 use crate::replay;
 use crate::state::State;
 use base::error::{Error, ErrorKind, Result};
 use base::unit::Time;
-use quorum::{Entry, KeeperId, Message, Role};
+use quorum::{Entry, KeeperId, Role};
 
 /// What a store does for the keepers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,9 +50,12 @@ impl<T> Store<T> {
     }
 
     /// A message of another keeper came. `now` is read after it was taken from its link.
-    pub fn receive(&mut self, now: Time, message: Message) {
+    pub fn receive(&mut self, now: Time, message: KeeperMessage) {
         self.state.now = now;
-        self.log.receive(now, message);
+        match message {
+            KeeperMessage::Log(message) => self.log.receive(now, message),
+            KeeperMessage::Copy(message) => self.receive_copy(message),
+        }
         self.follow_log();
     }
 
@@ -75,6 +79,7 @@ impl<T> Store<T> {
             match event {
                 Event::Turned(role) => self.turned(role),
                 Event::Group(entry) => self.apply(entry),
+                Event::Lacks(leader) => self.target.needs(self.state.now, leader),
             }
         }
         if self.part == Part::Begins && self.log.has_lease(self.state.now) {

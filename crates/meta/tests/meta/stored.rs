@@ -118,7 +118,13 @@ pub fn add_group(world: &World, group: Vec<u8>) {
         cluster: ClusterId(u128::from_be_bytes(store)),
         own,
         voters: vec![own],
-        settings: Settings { segment_length: MIB, segments_max: 4, random: random.clone(), is_alone: true },
+        settings: Settings {
+            segment_length: MIB,
+            segments_max: 4,
+            random: random.clone(),
+            is_alone: true,
+            planted: None,
+        },
         random,
         planted: None,
     };

@@ -133,7 +133,9 @@ impl World {
         for effect in effects {
             match effect {
                 Effect::Disk { token, op } => disk.submit(token, op),
-                Effect::Send { .. } | Effect::Turned(_) => panic!("it is alone"),
+                Effect::Send { .. } | Effect::Turned(_) | Effect::Page(_) | Effect::Copy(_) | Effect::Copied => {
+                    panic!("it is alone")
+                }
                 Effect::Reply { tag, result } => {
                     assert!(self.replies.insert(tag, result).is_none(), "seed {}: two replies to {tag}", self.seed);
                 }

@@ -177,7 +177,9 @@ impl Thread {
                     continue;
                 }
                 // It is alone.
-                Effect::Send { .. } | Effect::Turned(_) => continue,
+                Effect::Send { .. } | Effect::Turned(_) | Effect::Page(_) | Effect::Copy(_) | Effect::Copied => {
+                    continue;
+                }
                 Effect::Reply { tag: Then::Answer(respond, translate), result } => match result {
                     Ok(reply) => translate(reply, respond),
                     Err(error) => respond.fail(error),

@@ -27,7 +27,7 @@ fn append(from: u64, term: u64, entries: &[(u64, u64)], commit: u64) -> Message 
         commit,
         ..InnerMessage::default()
     };
-    Message { inner, life: 1, to_life: 1, everybody: 0 }
+    Message { inner, life: 1, to_life: 1, everybody: 0, lacks: false }
 }
 
 /// What is written, cut off by a later write and written anew by a third one is not durable when the first write is: the library would take it
@@ -49,7 +49,7 @@ fn cut_off_and_written_anew() {
             match output {
                 Output::Write { number, entries, .. } => writes.push((number, entries)),
                 Output::Committed(entries) => *told = entries.last().map_or(*told, |entry| entry.index),
-                Output::Send { .. } | Output::Turned(_) => {}
+                Output::Send { .. } | Output::Turned(_) | Output::Lacks { .. } => {}
             }
         }
         std::mem::take(&mut writes)

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | 0 to 4 | `SWK1` |
 //! | 4 | the kind, from 1: append, its answer, heartbeat, its answer, vote, its answer, vote that is thought of, its answer, take over now |
-//! | 5 | 1: refused |
+//! | 5 | 1: refused; 2: what the receiver lacks is not in the sender's log any more |
 //! | 6 to 102 | to, from, term, term of the entry before, its index, committed, term of that, hint of who refuses, start of the sender, start of the receiver, everybody, priority |
 //! | 102 to 106 | bytes of what the sender wants back, 64 at the most, which follow |
 //! | then 4 | how many entries follow: each its term (8), the bytes of its group (4), and those; their indices follow that of the entry before |
@@ -37,12 +37,12 @@ const KINDS: [MessageType; 9] = [
 impl Message {
     /// Its bytes. None if it is of a kind that keepers do not send each other.
     pub fn bytes(&self) -> Option<Vec<u8>> {
-        let Message { inner, life, to_life, everybody } = self;
+        let Message { inner, life, to_life, everybody, lacks } = self;
         let kind = KINDS.iter().position(|kind| *kind == inner.msg_type)? as u8 + 1;
         let groups: usize = inner.entries.iter().map(|entry| entry.data.len() + 12).sum();
         let mut bytes = Vec::with_capacity(128 + inner.context.len() + groups);
         bytes.extend(MAGIC);
-        bytes.extend([kind, u8::from(inner.reject)]);
+        bytes.extend([kind, u8::from(inner.reject) | u8::from(*lacks) << 1]);
         for count in [
             inner.to,
             inner.from,
@@ -97,16 +97,17 @@ impl Message {
             index,
             commit,
             commit_term,
-            reject: flags[1] != 0,
+            reject: flags[1] & 1 != 0,
             reject_hint,
             context,
             priority: i64::try_from(priority).ok()?,
             entries: entries(&mut rest, (log_term, index, term))?.into(),
             ..Inner::default()
         };
-        let right = flags[1] < 2 && from != 0 && to != 0 && rest.is_empty();
+        let right = flags[1] < 4 && from != 0 && to != 0 && rest.is_empty();
         let carries = inner.entries.is_empty() || msg_type == MessageType::MsgAppend;
-        (right && carries).then_some(Message { inner, life, to_life, everybody })
+        let lacks = flags[1] & 2 != 0;
+        (right && carries).then_some(Message { inner, life, to_life, everybody, lacks })
     }
 }
 
@@ -164,7 +165,8 @@ mod tests {
             entries: entries.into(),
             ..Inner::default()
         };
-        Message { inner, life: 12, to_life: 13, everybody: 4 }
+        let lacks = kind == MessageType::MsgHeartbeat;
+        Message { inner, life: 12, to_life: 13, everybody: 4, lacks }
     }
 
     /// A message is read as it was sent, of each kind; its bytes are those that older programs send.

@@ -27,7 +27,7 @@ fn written(core: &mut Core) -> (Option<u64>, Option<Vote>, Vec<Entry>) {
                 all.extend(entries);
             }
             Output::Send { to, message } => panic!("{message:?} to {to:?}"),
-            Output::Committed(_) | Output::Turned(_) => {}
+            Output::Committed(_) | Output::Turned(_) | Output::Lacks { .. } => {}
         }
     }
     (last, votes, all)

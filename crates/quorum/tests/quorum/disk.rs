@@ -23,6 +23,7 @@ fn settings(random: &SimRandom) -> Settings {
         segments_max: MOST,
         random: Arc::new(SimRandom::new(random.next())),
         is_alone: false,
+        planted: None,
     }
 }
 

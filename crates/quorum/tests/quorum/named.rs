@@ -73,7 +73,7 @@ impl Three {
                 match output {
                     Output::Send { to, message } => self.sent.push((at, to.0 as usize - 1, message)),
                     Output::Write { number, .. } if self.hangs != Some(at) => self.cores[at].durable(self.now, number),
-                    Output::Write { .. } | Output::Committed(_) | Output::Turned(_) => {}
+                    Output::Write { .. } | Output::Committed(_) | Output::Turned(_) | Output::Lacks { .. } => {}
                 }
             }
         }

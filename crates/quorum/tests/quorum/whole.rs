@@ -24,6 +24,8 @@ struct Machine {
     base: Stamp,
     told: u64,
     proposed: Vec<Entry>,
+    /// From whom it gets what that one keeps elsewhere, and when it has it.
+    copies: Option<(usize, u64)>,
 }
 
 /// A message on its way: when it comes, from whom, to whom.
@@ -41,6 +43,7 @@ struct Cluster {
     number: u64,
     starts: u64,
     failures: u64,
+    copied: u64,
 }
 
 impl Cluster {
@@ -53,6 +56,7 @@ impl Cluster {
             base: Stamp::FIRST,
             told: 1,
             proposed: Vec::new(),
+            copies: None,
         };
         let machines = (0..count).map(machine).collect();
         Cluster {
@@ -67,6 +71,7 @@ impl Cluster {
             number: 0,
             starts: 0,
             failures: 0,
+            copied: 0,
         }
     }
 
@@ -133,6 +138,7 @@ impl Cluster {
             machine.device.kill();
         }
         machine.runs = None;
+        machine.copies = None;
         machine.device.set_faults(SimFaults::default());
         machine.starts_at = self.now + self.random.below(700 * MS);
     }
@@ -141,7 +147,8 @@ impl Cluster {
         let voters: Vec<KeeperId> = (1..=self.machines.len() as u64).map(KeeperId).collect();
         let chance = || Arc::new(SimRandom::new(self.random.next()));
         let is_alone = voters.len() == 1;
-        let settings = Settings { segment_length: 64 << 10, segments_max: 8, random: chance(), is_alone };
+        let settings =
+            Settings { segment_length: 64 << 10, segments_max: 8, random: chance(), is_alone, planted: None };
         let (cluster, own, random) = (ClusterId(5), voters[at], chance());
         let seat = Seat { cluster, own, voters, settings, random, planted: None };
         let (now, machine) = (self.time(), &mut self.machines[at]);
@@ -184,6 +191,7 @@ impl Cluster {
         }
         self.propose(at);
         self.free(at);
+        self.copy(at);
         let Some((keeper, disk)) = &mut self.machines[at].runs else { return };
         keeper.take_operations().into_iter().for_each(|(token, op)| disk.submit(token, op));
         let mut done = Vec::new();
@@ -220,9 +228,12 @@ impl Cluster {
         }
     }
 
-    /// Keeps elsewhere what everybody was told, and lets go of it: again and again, as a leader does not while somebody may not have it.
+    /// Keeps elsewhere what everybody was told, or what it was told itself, and lets go of it.
     fn free(&mut self, at: usize) {
-        let told = self.machines.iter().map(|machine| machine.told).min().unwrap_or(1);
+        let told = match self.random.one_in(2) {
+            true => self.machines[at].told,
+            false => self.machines.iter().map(|machine| machine.told).min().unwrap_or(1),
+        };
         let (time, machine) = (self.time(), &mut self.machines[at]);
         let Some((keeper, _)) = &mut machine.runs else { return };
         if !keeper.wants_room() && !self.random.one_in(100) {
@@ -232,6 +243,20 @@ impl Cluster {
             machine.base = Stamp { index: *index, term: *term, sum: crc32c(group) };
         }
         keeper.free(time, machine.base.index);
+    }
+
+    /// It has what another one keeps elsewhere, and begins anew behind that.
+    fn copy(&mut self, at: usize) {
+        let now = self.now;
+        let Some((from, _)) = self.machines[at].copies.take_if(|(_, ends)| *ends <= now) else { return };
+        let of = self.machines[from].base;
+        if self.machines[from].runs.is_none() || of.index <= self.machines[at].told {
+            return;
+        }
+        self.dies(at);
+        let machine = &mut self.machines[at];
+        (machine.base, machine.starts_at) = (of, now);
+        self.copied += 1;
     }
 
     fn does(&mut self, at: usize, effect: Effect) {
@@ -256,6 +281,10 @@ impl Cluster {
                 assert_eq!(first, at, "two lead in term {term}");
             }
             Effect::Turned(Role::Follows { .. }) => {}
+            Effect::Lacks { leader } => {
+                let ends = self.now + self.random.below(400 * MS);
+                self.machines[at].copies.get_or_insert((leader.0 as usize - 1, ends));
+            }
         }
     }
 
@@ -299,7 +328,7 @@ impl Cluster {
 #[test]
 fn no_promise_is_broken_by_disks() {
     let seeds = std::env::var("STORMWELL_QUORUM_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(200);
-    let (mut starts, mut failures, mut acknowledged) = (0, 0, 0);
+    let (mut starts, mut failures, mut acknowledged, mut copied) = (0, 0, 0, 0);
     for seed in 0..seeds {
         // Of a failure it is the last one that was printed.
         println!("seed {seed}");
@@ -316,9 +345,10 @@ fn no_promise_is_broken_by_disks() {
         starts += cluster.starts;
         failures += cluster.failures;
         acknowledged += cluster.acknowledged;
+        copied += cluster.copied;
     }
     assert!(
-        starts > 30 * seeds && failures > seeds && acknowledged > 100 * seeds,
-        "{starts}, {failures}, {acknowledged}"
+        starts > 30 * seeds && failures > seeds && acknowledged > 100 * seeds && copied > seeds,
+        "{starts}, {failures}, {acknowledged}, {copied}"
     );
 }

@@ -195,6 +195,7 @@ enum Late {
 }
 
 #[derive(Clone, Debug)]
+#[allow(clippy::large_enum_variant, reason = "most events are messages")]
 enum Event {
     Arrives {
         to: usize,
@@ -489,7 +490,7 @@ impl World {
         let told = self.keepers.iter().map(|keeper| keeper.told).min().unwrap_or(0);
         let Keeper { core: Some(core), disk, .. } = &mut self.keepers[at] else { return };
         let to = disk.base.index + self.random.below(told.saturating_sub(disk.base.index) + 1);
-        core.free(to);
+        core.free(to.min(core.everybody()));
         disk.free(core.front(), &self.random);
     }
 
@@ -615,6 +616,7 @@ impl World {
                 Output::Send { to, message } => self.sends(at, to, message)?,
                 Output::Committed(entries) => self.committed(at, &entries)?,
                 Output::Turned(role) => self.turned(at, role)?,
+                Output::Lacks { leader } => return Err(format!("{leader:?} let go of what {at} lacks")),
             }
         }
         self.acknowledge(at)

@@ -1,0 +1,269 @@
+//! The keeper that gets a copy of another one's tree: it asks for one page after the other, and has them put into a file of their own. The copy counts
+//! when all of it is there, durably; then that file takes the place of the tree's.
+
+use super::{CopyMessage, Page, What};
+use crate::format::{MergedRecord, check_version};
+use crate::key::Key;
+use crate::tree::{self, TABLE};
+use base::disk::BlockFile;
+use base::env::Random;
+use base::error::{Error, ErrorKind, Result};
+use base::planted::Planted;
+use base::unit::Time;
+use base::version::ProgramVersion;
+use bytes::Bytes;
+use prost::Message;
+use quorum::{KeeperId, Stamp};
+use redb::{Database, WriteTransaction};
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A page that did not come is asked for again after so long.
+const AGAIN: Duration = Duration::from_millis(500);
+
+/// A copy that nobody says is needed ends after so long: the leader says it ten times a second.
+const UNNEEDED: Duration = Duration::from_secs(5);
+
+/// A copy that could not be written is begun anew after so long.
+const FAILED: Duration = Duration::from_secs(5);
+
+/// A tree that is being written. Its one transaction is durable when the last page is in it.
+pub struct Builder {
+    transaction: WriteTransaction,
+    database: Database,
+    front: Stamp,
+    merged: Option<MergedRecord>,
+}
+
+/// A page to be written, on whatever thread has time for that.
+pub struct CopyJob {
+    copy: u64,
+    builder: Option<Box<Builder>>,
+    page: Page,
+}
+
+/// What became of a `CopyJob`; goes to `Store::copied`.
+pub struct CopyResult {
+    copy: u64,
+    result: Result<Written>,
+}
+
+enum Written {
+    /// More is to come behind this key.
+    Part(Box<Builder>, Bytes),
+    /// All of it is there, durably.
+    Whole(Stamp),
+}
+
+/// What the copy waits for.
+enum Step {
+    /// A page, that was asked for then.
+    Asked(Time),
+    /// A page is being written.
+    Writes,
+}
+
+struct Run {
+    from: KeeperId,
+    copy: u64,
+    /// The last key that is there.
+    behind: Bytes,
+    builder: Option<Box<Builder>>,
+    step: Step,
+    needed: Time,
+}
+
+/// What the target wants done.
+pub enum Wish {
+    /// To be sent.
+    Send {
+        /// To whom.
+        to: KeeperId,
+        /// What.
+        message: CopyMessage,
+    },
+    /// To be run.
+    Copy(CopyJob),
+}
+
+/// A copy that this keeper gets, if it does.
+pub struct Target {
+    own: KeeperId,
+    random: Arc<dyn Random>,
+    planted: Option<Planted>,
+    run: Option<Run>,
+    /// It has to have all groups up to this index at the least.
+    least: u64,
+    /// None is begun before.
+    not_before: Time,
+    wishes: Vec<Wish>,
+}
+
+impl Target {
+    /// None yet. `least`: the index of a group that the tree has to have, with all before it.
+    pub fn new(own: KeeperId, least: u64, random: Arc<dyn Random>, planted: Option<Planted>) -> Target {
+        Target { own, random, planted, run: None, least, not_before: Time::ZERO, wishes: Vec::new() }
+    }
+
+    /// This keeper needs a copy of that one's tree.
+    pub fn needs(&mut self, now: Time, from: KeeperId) {
+        if let Some(run) = self.run.as_mut().filter(|run| run.from == from) {
+            run.needed = now;
+        } else if now >= self.not_before {
+            let (copy, behind, builder, step) = (self.random.next(), Bytes::new(), None, Step::Asked(now));
+            self.run = Some(Run { from, copy, behind, builder, step, needed: now });
+            self.ask(now);
+        }
+    }
+
+    fn ask(&mut self, now: Time) {
+        let Some(run) = &mut self.run else { return };
+        run.step = Step::Asked(now);
+        let what = What::Asks { behind: run.behind.clone(), least: self.least };
+        let message = CopyMessage { from: self.own, copy: run.copy, what };
+        self.wishes.push(Wish::Send { to: run.from, message });
+    }
+
+    /// Asks again for what did not come, and ends what is not needed any more.
+    pub fn tick(&mut self, now: Time) {
+        let Some(run) = &self.run else { return };
+        if now >= run.needed.after(UNNEEDED) {
+            self.run = None;
+        } else if let Step::Asked(asked) = run.step
+            && now >= asked.after(AGAIN)
+        {
+            self.ask(now);
+        }
+    }
+
+    /// When `tick` has something to do.
+    pub fn next_tick(&self) -> Option<Time> {
+        let run = self.run.as_ref()?;
+        let asked = if let Step::Asked(asked) = run.step { Some(asked.after(AGAIN)) } else { None };
+        asked.into_iter().chain([run.needed.after(UNNEEDED)]).min()
+    }
+
+    /// Something of a copy came, perhaps of another one, late or twice.
+    pub fn receive(&mut self, message: CopyMessage) {
+        let CopyMessage { from, copy, what } = message;
+        let Some(run) = self.run.as_mut().filter(|run| (run.from, run.copy) == (from, copy)) else { return };
+        match what {
+            What::Page(mut page)
+                if page.behind == run.behind
+                    && page.front.index >= self.least
+                    && matches!(run.step, Step::Asked(_)) =>
+            {
+                page.is_last |= self.planted == Some(Planted::HalfACopyCounts);
+                run.step = Step::Writes;
+                self.wishes.push(Wish::Copy(CopyJob { copy, builder: run.builder.take(), page }));
+            }
+            // It is begun anew when this keeper is told again that it needs one.
+            What::Gone => self.run = None,
+            What::Page(_) | What::Asks { .. } => {}
+        }
+    }
+
+    /// A page was written, or was not. If it was the last one: the group up to which the copy has all; its file is to take the place of the tree's, unless
+    /// that is not needed any more.
+    pub fn written(&mut self, now: Time, done: CopyResult) -> Result<Option<Stamp>> {
+        let Some(run) = self.run.as_mut().filter(|run| run.copy == done.copy) else { return Ok(None) };
+        match done.result {
+            Ok(Written::Part(builder, behind)) => {
+                (run.builder, run.behind) = (Some(builder), behind);
+                self.ask(now);
+                Ok(None)
+            }
+            Ok(Written::Whole(front)) => {
+                self.run = None;
+                Ok(Some(front))
+            }
+            Err(error) => {
+                (self.run, self.not_before) = (None, now.after(FAILED));
+                Err(error)
+            }
+        }
+    }
+
+    /// Whether a page is being written.
+    pub fn is_writing(&self) -> bool {
+        self.run.as_ref().is_some_and(|run| matches!(run.step, Step::Writes))
+    }
+
+    /// What is to be done since this was asked, in order.
+    pub fn take_wishes(&mut self) -> Vec<Wish> {
+        std::mem::take(&mut self.wishes)
+    }
+}
+
+impl fmt::Debug for CopyJob {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "CopyJob({}, {} pairs)", self.copy, self.page.pairs.len())
+    }
+}
+
+impl CopyJob {
+    /// Does it. `file`: opens the file of the copy, of which nothing counts that is in it; it is called for the first page. Blocks: writes that file, and
+    /// syncs it when the last page is in it.
+    pub fn run(self, file: impl FnOnce() -> Result<Box<dyn BlockFile>>) -> CopyResult {
+        let CopyJob { copy, builder, page } = self;
+        let builder = builder.map_or_else(|| Builder::begin(file()?, page.front), Ok);
+        CopyResult { copy, result: builder.and_then(|builder| builder.add(page)) }
+    }
+}
+
+impl Builder {
+    fn begin(file: Box<dyn BlockFile>, front: Stamp) -> Result<Box<Builder>> {
+        file.set_length(0)?;
+        let (database, storage) = tree::open(file, true)?;
+        storage.release()?;
+        let mut transaction = database.begin_write().map_err(|error| tree::failed("begin a change", error))?;
+        tree::make_durable(&mut transaction)?;
+        Ok(Box::new(Builder { transaction, database, front, merged: None }))
+    }
+
+    fn add(mut self: Box<Builder>, page: Page) -> Result<Written> {
+        let wrong = |what| {
+            let text = format!("a copy of the metadata tree {what}; it is begun anew, and nothing is lost");
+            Err(Error::new(ErrorKind::Corrupt, text))
+        };
+        if page.front != self.front {
+            return wrong("has pages of two trees");
+        }
+        let mut behind = &page.behind;
+        {
+            let table = self.transaction.open_table(TABLE);
+            let mut table = table.map_err(|error| tree::failed("open its table", error))?;
+            for (key, value) in &page.pairs {
+                if key <= behind {
+                    return wrong("has keys that do not follow");
+                }
+                behind = key;
+                if key[..] == Key::Merged.encode()[..] {
+                    self.merged = MergedRecord::decode(&value[..]).ok();
+                } else {
+                    table.insert(&key[..], &value[..]).map_err(|error| tree::failed("write", error))?;
+                }
+            }
+            if page.is_last {
+                let Some(record) = self.merged.take() else { return wrong("does not say what it has") };
+                check_version(record.version, ProgramVersion::from_number(record.least))?;
+                let Stamp { index, term, sum } = self.front;
+                let record = MergedRecord { index, term, sum, begun: true, ..record };
+                let inserted = table.insert(Key::Merged.encode().as_slice(), record.encode_to_vec().as_slice());
+                inserted.map_err(|error| tree::failed("write", error))?;
+            }
+        }
+        if !page.is_last {
+            // Nothing in it would be asked for again and again.
+            return if page.pairs.is_empty() {
+                wrong("has an empty page")
+            } else {
+                Ok(Written::Part(self, Bytes::copy_from_slice(behind)))
+            };
+        }
+        self.transaction.commit().map_err(|error| tree::failed("commit", error))?;
+        drop(self.database);
+        Ok(Written::Whole(self.front))
+    }
+}
