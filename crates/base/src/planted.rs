@@ -127,6 +127,10 @@ pub enum Planted {
     MergedUncommitted,
     /// A new leader of the keepers does not know what calls earlier ones answered.
     AnswersForgottenAtTurn,
+    /// A new leader of the keepers does not know which calls nobody asks again.
+    FloorForgottenAtTurn,
+    /// A leader tells what it read as of when it began to read.
+    StaleClockTaken,
     /// A keeper that gets a copy of another one's tree takes the first page for all of it.
     HalfACopyCounts,
     /// A keeper whose log lacks what it said it has goes on with what is left.
@@ -135,7 +139,7 @@ pub enum Planted {
 
 impl Planted {
     /// Every one of them.
-    pub const ALL: [Planted; 63] = [
+    pub const ALL: [Planted; 65] = [
         Planted::AnsweredBeforeSync,
         Planted::AnsweredBeforeWrite,
         Planted::EarlyRecordsForgotten,
@@ -197,6 +201,8 @@ impl Planted {
         Planted::CommittedBeforeStart,
         Planted::MergedUncommitted,
         Planted::AnswersForgottenAtTurn,
+        Planted::FloorForgottenAtTurn,
+        Planted::StaleClockTaken,
         Planted::HalfACopyCounts,
         Planted::RotTakenForTear,
     ];
@@ -233,8 +239,10 @@ impl Planted {
             | Planted::CommittedBeforeStart => Some("quorum histories::planted_faults_are_seen"),
             Planted::MergedUncommitted
             | Planted::AnswersForgottenAtTurn
+            | Planted::StaleClockTaken
             | Planted::HalfACopyCounts
             | Planted::RotTakenForTear => Some("meta keepers::planted_faults_are_seen"),
+            Planted::FloorForgottenAtTurn => Some("meta keepers::named::a_late_call_is_not_done_again"),
             Planted::PromiseForgotten => Some("quorum named::a_refusal_ends_no_promise"),
             _ => None,
         }
@@ -310,6 +318,8 @@ impl Planted {
             Planted::CommittedBeforeStart => "a keeper that started takes for committed what it may have lost",
             Planted::MergedUncommitted => "a keeper merges what is not agreed on",
             Planted::AnswersForgottenAtTurn => "a new leader makes changes again that an earlier one answered",
+            Planted::FloorForgottenAtTurn => "a new leader does a late call again that was answered",
+            Planted::StaleClockTaken => "a leader answers by a lease that is over",
             Planted::HalfACopyCounts => "a copy of a keeper's tree counts before it is whole",
             Planted::RotTakenForTear => "a keeper goes on without what it said it has",
         }

@@ -19,18 +19,25 @@ pub struct Calls {
 }
 
 impl Calls {
-    /// The calls whose answers lie in these slots: slot, place in the order of all that were remembered, number. Where the session's
-    /// floor was is not known: it says so with its next call.
-    pub fn load(found: impl IntoIterator<Item = (u16, u64, u64)>) -> Calls {
-        let mut calls = Calls::default();
-        for (slot, order, call) in found {
+    /// The calls whose answers lie in these slots: slot, place in the order of all that were remembered, number, and the session's floor then. A call that
+    /// is forgotten, because another one has its slot, is below the highest of these floors.
+    pub fn load(found: impl IntoIterator<Item = (u16, u64, u64, u64)>) -> Calls {
+        let (mut calls, mut highest) = (Calls::default(), 0);
+        for (slot, order, call, floor) in found {
+            highest = highest.max(floor);
             calls.fresh = calls.fresh.max(u32::from(slot) + 1);
             calls.order = calls.order.max(order.saturating_add(1));
             calls.slots.insert(call, slot);
         }
         let used: BTreeSet<u16> = calls.slots.values().copied().collect();
         calls.free = (0..calls.fresh).map(|slot| slot as u16).filter(|slot| !used.contains(slot)).collect();
+        calls.pass(highest);
         calls
+    }
+
+    /// No change with a lower number is asked again, as far as the session said.
+    pub fn floor(&self) -> u64 {
+        self.floor
     }
 
     /// No change with a lower number is asked again: what was answered to them is forgotten.
@@ -113,7 +120,8 @@ mod tests {
     /// After it was loaded it goes on where it was: what is remembered is, and no slot is used twice.
     #[test]
     fn loaded() {
-        let mut calls = Calls::load([(0, 7, 30), (3, 2, 12), (1, 8, 31)]);
+        let mut calls = Calls::load([(0, 7, 30, 0), (3, 2, 12, 12), (1, 8, 31, 11)]);
+        assert_eq!((calls.is_passed(11), calls.is_passed(12)), (true, false));
         assert_eq!((calls.find(12), calls.find(30), calls.find(31), calls.find(13)), (Some(3), Some(0), Some(1), None));
         assert_eq!(calls.next(), Some((2, 9)));
         assert_eq!([40, 41].map(|call| remember(&mut calls, call)), [2, 4]);
@@ -124,7 +132,7 @@ mod tests {
     /// When all slots are used there is none, and nothing is forgotten.
     #[test]
     fn all_slots() {
-        let mut calls = Calls::load((0..=u16::MAX).map(|slot| (slot, u64::from(slot), u64::from(slot) + 1)));
+        let mut calls = Calls::load((0..=u16::MAX).map(|slot| (slot, u64::from(slot), u64::from(slot) + 1, 0)));
         assert_eq!((calls.next(), calls.find(1)), (None, Some(0)));
         calls.remember(70_000);
         assert_eq!((calls.find(70_000), calls.count()), (None, 65_536));

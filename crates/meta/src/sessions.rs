@@ -157,6 +157,11 @@ impl Sessions {
         self.open.get(&session)?.calls.next()
     }
 
+    /// No change of the session with a lower number is asked again.
+    fn floor_of(&self, session: SessionId) -> u64 {
+        self.open.get(&session).map_or(0, |session| session.calls.floor())
+    }
+
     /// The answer to the call is in the log, in the slot that `next_slot` gave.
     pub fn remembered(&mut self, caller: Caller) {
         if let Some(session) = self.open.get_mut(&caller.session) {
@@ -202,7 +207,8 @@ impl State {
         let mut calls = Vec::new();
         self.layers.scan(&prefix, &after_prefix(&prefix), |key, value| {
             let record = CallRecord::decode(value).map_err(|_| missing("a readable remembered call"))?;
-            calls.push((slot_in(key), record.order, record.call));
+            let floor = if self.planted == Some(Planted::FloorForgottenAtTurn) { 0 } else { record.floor };
+            calls.push((slot_in(key), record.order, record.call, floor));
             Ok(true)
         })?;
         if let Some(open) = self.sessions.open.get_mut(&session) {
@@ -280,7 +286,8 @@ impl State {
             session.calls.forget_all_but(1);
         }
         if let Some((slot, order)) = self.sessions.next_slot(caller.session) {
-            let record = CallRecord { call: caller.call, order, reply: Some(convert::reply_record(reply)) };
+            let floor = self.sessions.floor_of(caller.session);
+            let record = CallRecord { call: caller.call, order, reply: Some(convert::reply_record(reply)), floor };
             self.put(&Key::Call(caller.session, slot), &record);
         }
     }

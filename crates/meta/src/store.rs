@@ -284,7 +284,8 @@ impl<T> Store<T> {
             _ => false,
         };
         let Waiting { tag, result, made } = waiting;
-        if early || wait_for <= self.log.committed() && (made || self.may_tell()) {
+        // Of several one that reads waits until answers leave (`take_effects`): this one may not lead any more then.
+        if early || wait_for <= self.log.committed() && (made || self.log.is_alone()) {
             self.effects.push(Effect::Reply { tag, result });
         } else if let Some(failure) = self.log.failure()
             && (!self.log.is_alone() || self.merge_failure.is_some())
@@ -424,9 +425,14 @@ impl<T> Store<T> {
         merge.into_iter().chain(work).chain(self.log.next_tick()).chain(copies).min()
     }
 
-    /// What the store wants done since it was last asked, in order. All that was submitted meanwhile is one group of the log.
-    pub fn take_effects(&mut self) -> Vec<Effect<T>> {
+    /// What the store wants done since it was last asked, in order. All that was submitted meanwhile is one group of the log. `now` is read when all of
+    /// that was done: answers leave as of then, if nobody else can lead.
+    pub fn take_effects(&mut self, now: Time) -> Vec<Effect<T>> {
+        if self.settings.planted != Some(Planted::StaleClockTaken) {
+            self.state.now = now;
+        }
         self.advance();
+        self.release(self.may_tell());
         std::mem::take(&mut self.effects)
     }
 

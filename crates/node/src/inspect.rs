@@ -383,7 +383,7 @@ impl Names {
         self.store.submit(self.clock.now(), self.clock.wall(), caller, request, ());
         let (mut done, mut answer) = (Vec::new(), None);
         loop {
-            for effect in self.store.take_effects() {
+            for effect in self.store.take_effects(self.clock.now()) {
                 match effect {
                     meta::Effect::Disk { token, op } => self.disk.submit(token, op),
                     meta::Effect::Reply { result, .. } => answer = Some(result),

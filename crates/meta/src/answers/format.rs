@@ -15,6 +15,10 @@ pub struct CallRecord {
     /// What was answered.
     #[prost(message, optional, tag = "3")]
     pub reply: Option<ReplyRecord>,
+    /// No call of the session below this one was to be asked again when this was remembered: what it took the slot of was one of those. Older programs say
+    /// nothing of it.
+    #[prost(uint64, tag = "4")]
+    pub floor: u64,
 }
 
 /// Under `Key::Answer`.

@@ -68,7 +68,7 @@ impl<T> Store<T> {
         }
     }
 
-    /// Whether what was read may be told: nobody else can have changed it.
+    /// Whether what was read may be told now: nobody else can have changed it.
     pub(super) fn may_tell(&self) -> bool {
         self.log.is_alone() || self.log.has_lease(self.state.now)
     }
@@ -85,7 +85,7 @@ impl<T> Store<T> {
         if self.part == Part::Begins && self.log.has_lease(self.state.now) {
             self.begin_to_lead();
         }
-        self.release();
+        self.release(self.log.is_alone());
         if let Some(failure) = self.log.failure().filter(|_| !self.refused) {
             let failure = failure.clone();
             self.refused = true;
@@ -105,8 +105,9 @@ impl<T> Store<T> {
         self.log.is_alone() && self.log.failure().is_some()
     }
 
-    fn release(&mut self) {
-        let (committed, may_tell) = (self.log.committed(), self.may_tell());
+    /// Answers what is committed: changes, and if `may_tell` what was read, too.
+    pub(super) fn release(&mut self, may_tell: bool) {
+        let committed = self.log.committed();
         while let Some(first) = self.waiting.first_entry()
             && first.key().0 <= committed
             && (may_tell || first.get().made)
@@ -138,7 +139,7 @@ impl<T> Store<T> {
             Role::Follows { leader } => Part::Follows(leader),
         };
         if !matches!(self.part, Part::Follows(_)) {
-            self.release();
+            self.release(false);
             let leader = if let Part::Follows(leader) = part { leader } else { None };
             self.refuse_waiting(&elsewhere(leader), |_| true);
             self.throw_away();

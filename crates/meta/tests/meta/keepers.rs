@@ -1,20 +1,18 @@
 //! Several keepers of the metadata, their disks and the network between them in virtual time: what was acknowledged is there, whoever leads; what was
 //! read stays; each change is made once; and all have the same in the end.
 
+mod clients;
 mod named;
 
 use crate::stored::entries_of_tree;
-use crate::world::{path, stat};
 use base::disk::{BlockFile, Disk, FileKind, FileName};
 use base::env::Random;
-use base::error::{Error, ErrorKind};
-use base::id::{ClusterId, SessionId};
+use base::error::ErrorKind;
+use base::id::ClusterId;
 use base::planted::Planted;
 use base::unit::{GIB, MIB, Time, WallTime};
-use meta::request::{NewInode, User};
-use meta::{
-    Caller, CopyJob, Effect, KeeperMessage, Mending, MergeJob, PageJob, Part, Reply, Request, Seats, Settings, Store,
-};
+use clients::{Asked, Client, Known, Name, Question, Tag};
+use meta::{CopyJob, Effect, KeeperMessage, Mending, MergeJob, PageJob, Part, Seats, Settings, Store};
 use quorum::KeeperId;
 use sim::disk::{SimDevice, SimDisk, SimFaults, When};
 use sim::file::SimFileDevice;
@@ -54,28 +52,10 @@ struct Machine {
     copying: Option<(CopyJob, u64)>,
     /// Pages for others, and when they are read.
     pages: Vec<(PageJob, u64)>,
-}
-
-/// Who asked, and which of his tries it is.
-type Tag = (usize, u64);
-
-/// What somebody asks.
-#[derive(Clone, Debug)]
-enum Asked {
-    Opens,
-    Makes(String),
-    /// And whether it has to be there: it was acknowledged, or seen, before he asked.
-    Looks(String, bool),
-}
-
-/// Somebody who asks one thing after the other, each until it is answered, at whichever keeper.
-struct Client {
-    call: u64,
-    asked: Option<Asked>,
-    tries: u64,
-    /// When he asks again, somewhere else.
-    again_at: u64,
-    made: u64,
+    /// What it is asked, and when that comes.
+    mail: Vec<Question>,
+    /// It is in the middle of a turn until then: it took its clock's time before.
+    busy_until: Option<u64>,
 }
 
 struct Cluster {
@@ -86,8 +66,8 @@ struct Cluster {
     clients: Vec<Client>,
     sent: Vec<(u64, usize, usize, KeeperMessage)>,
     cut: BTreeSet<(usize, usize)>,
-    /// Names that were asked for, and whether they are known to be there.
-    names: BTreeMap<String, bool>,
+    /// Names that were asked for.
+    names: BTreeMap<String, Name>,
     leaders: u64,
     answered: u64,
     copies: u64,
@@ -111,6 +91,8 @@ impl Cluster {
             copy: SimFileDevice::new(),
             copying: None,
             pages: Vec::new(),
+            mail: Vec::new(),
+            busy_until: None,
         };
         let machines = (0..count).map(machine).collect();
         let client = |_| Client { call: 1, asked: Some(Asked::Opens), tries: 0, again_at: 0, made: 0 };
@@ -199,6 +181,8 @@ impl Cluster {
         }
         (machine.merging, machine.copying) = (None, None);
         machine.pages.clear();
+        machine.mail.clear();
+        machine.busy_until = None;
         if machine.device.crashed() || by_power {
             machine.device.crash();
             machine.file.crash(seed);
@@ -296,6 +280,10 @@ impl Cluster {
                 continue;
             }
             let machine = &mut self.machines[to];
+            if machine.busy_until.is_some() {
+                self.sent.push((now, from, to, message));
+                continue;
+            }
             match (&mut machine.runs, &mut machine.mends) {
                 (Some((_, store)), _) => store.receive(time, message),
                 (None, Some(mending)) => mending.receive(time, message),
@@ -320,12 +308,20 @@ impl Cluster {
             return if self.machines[at].starts_at <= now { self.starts(at) } else { Ok(()) };
         }
         let machine = &mut self.machines[at];
+        if machine.busy_until.is_some_and(|until| now < until) {
+            return Ok(());
+        }
         let Some((disk, store)) = &mut machine.runs else { return Ok(()) };
+        // What was done before leaves now.
+        let mut effects = machine.busy_until.take().map_or(Vec::new(), |_| store.take_effects(time));
         let mut done = Vec::new();
         if machine.slow_until <= now && self.random.one_in(2) {
             disk.poll(Some(Duration::ZERO), &mut done);
         }
         done.into_iter().for_each(|done| store.completed(time, done));
+        for Question { caller, request, tag, .. } in machine.mail.extract_if(.., |question| question.comes <= now) {
+            store.submit(time, wall, caller, request, tag);
+        }
         if store.next_tick().is_some_and(|due| due <= time) {
             store.tick(time, wall);
         }
@@ -340,7 +336,11 @@ impl Cluster {
         }
         let due = |page: &mut (PageJob, u64)| page.1 <= now;
         let pages: Vec<PageJob> = machine.pages.extract_if(.., due).map(|(job, _)| job).collect();
-        let effects = store.take_effects();
+        if self.trouble && self.random.one_in(400) {
+            machine.busy_until = Some(now + self.random.below(600 * MS));
+        } else {
+            effects.extend(store.take_effects(time));
+        }
         let failures = store.take_failures();
         if let Some((what, error)) = failures.first_key_value() {
             return Err(Broken(format!("keeper {at}, {what}: {error}")));
@@ -395,93 +395,6 @@ impl Cluster {
         }
     }
 
-    /// Asks what is to be asked, or again.
-    fn ask(&mut self, who: usize) {
-        if self.clients[who].asked.is_none() {
-            if !self.random.one_in(5) {
-                return;
-            }
-            let asked = self.draw(who);
-            let client = &mut self.clients[who];
-            (client.asked, client.again_at) = (Some(asked), 0);
-            client.call += 1;
-        }
-        if self.clients[who].again_at > self.now {
-            return;
-        }
-        let leads = |machine: &Machine| machine.runs.as_ref().is_some_and(|(_, store)| store.part() == Part::Leads);
-        let leading: Vec<usize> = (0..self.machines.len()).filter(|at| leads(&self.machines[*at])).collect();
-        let at = match leading.len() as u64 {
-            0 => self.random.below(self.machines.len() as u64) as usize,
-            many => leading[self.random.below(many) as usize],
-        };
-        let (time, wall) = (self.time(), self.wall());
-        let again_at = self.now + 50 * MS + self.random.below(1_500 * MS);
-        let client = &mut self.clients[who];
-        client.tries += 1;
-        client.again_at = again_at;
-        let request = match &client.asked {
-            Some(Asked::Opens) => Request::OpenSession { user: User::default() },
-            Some(Asked::Makes(name)) => {
-                // Made twice it would be refused.
-                Request::Mkdir { path: path(name), parents: false, new: NewInode::with_mode(0o755) }
-            }
-            Some(Asked::Looks(name, _)) => stat(name),
-            None => return,
-        };
-        // What is looked at must be there if it is known to be there when this is asked.
-        if let Some(Asked::Looks(name, has_to)) = &mut client.asked {
-            *has_to = self.names.get(name).copied().unwrap_or(false);
-        }
-        let caller = Caller { session: SessionId(10 + who as u128), call: client.call, floor: client.call };
-        if let Some((_, store)) = &mut self.machines[at].runs {
-            store.submit(time, wall, caller, request, (who, client.tries));
-        }
-    }
-
-    fn draw(&mut self, who: usize) -> Asked {
-        if self.random.one_in(2) || self.names.is_empty() {
-            let client = &mut self.clients[who];
-            client.made += 1;
-            let name = format!("/{who}-{}", client.made);
-            self.names.insert(name.clone(), false);
-            return Asked::Makes(name);
-        }
-        // The newest ones are where a stale answer shows.
-        let back = self.random.below(6).min(self.names.len() as u64 - 1) as usize;
-        let other = self.random.below(self.clients.len() as u64) as usize;
-        let name = format!("/{other}-{}", self.clients[other].made.saturating_sub(back as u64 / 2));
-        Asked::Looks(name, false)
-    }
-
-    fn answered(&mut self, (who, tries): Tag, result: Result<Reply, Error>) -> Result<(), Broken> {
-        let now = self.now;
-        let Some(client) = self.clients.get_mut(who).filter(|client| client.tries == tries) else { return Ok(()) };
-        let Some(asked) = client.asked.clone() else { return Ok(()) };
-        match (asked, result) {
-            (_, Err(error)) if matches!(error.kind(), ErrorKind::Busy | ErrorKind::Io | ErrorKind::Full) => {
-                client.again_at = now + 5 * MS;
-                return Ok(());
-            }
-            (Asked::Makes(name), Ok(_)) => {
-                self.names.insert(name, true);
-            }
-            (Asked::Looks(name, _), Ok(_)) => match self.names.get_mut(&name) {
-                Some(there) => *there = true,
-                None => return Err(Broken(format!("{name} is there, and nobody asked for it"))),
-            },
-            (Asked::Looks(name, true), Err(error)) => {
-                return Err(Broken(format!("{name} was there, and now: {error}")));
-            }
-            (Asked::Looks(_, false), Err(error)) if error.kind() == ErrorKind::NotFound => {}
-            (Asked::Opens, Ok(_)) => {}
-            (asked, Err(error)) => return Err(Broken(format!("{asked:?} was answered: {error}"))),
-        }
-        self.clients[who].asked = None;
-        self.answered += 1;
-        Ok(())
-    }
-
     /// No more trouble: everybody is answered, all names that were acknowledged are there, and all keepers have the same in their trees.
     fn end(&mut self) -> Result<(), Broken> {
         self.trouble = false;
@@ -494,7 +407,8 @@ impl Cluster {
         if self.answered < answered + 100 {
             return Err(Broken(format!("{} answers in the last seconds", self.answered - answered)));
         }
-        let known: Vec<String> = self.names.iter().filter(|(_, there)| **there).map(|(name, _)| name.clone()).collect();
+        let is_there = |(_, name): &(&String, &Name)| name.known == Known::There;
+        let known: Vec<String> = self.names.iter().filter(is_there).map(|(name, _)| name.clone()).collect();
         // One in a while: others are looked at all the time.
         for name in known.iter().step_by(known.len() / 10 + 1) {
             self.look_at(name)?;
@@ -523,15 +437,15 @@ impl Cluster {
             self.dies(at);
             trees.push(entries_of_tree(&self.machines[at].file));
         }
-        match trees.iter().position(|tree| tree != &trees[0]) {
-            Some(other) => Err(Broken(format!("the trees of keepers 0 and {other} are not the same"))),
-            None => Ok(()),
+        if let Some(other) = trees.iter().position(|tree| tree != &trees[0]) {
+            return Err(Broken(format!("the trees of keepers 0 and {other} are not the same")));
         }
+        self.compare_names(&trees[0])
     }
 
     /// Looks at a name where somebody leads, until that is answered.
     fn look_at(&mut self, name: &str) -> Result<(), Broken> {
-        self.clients[0].asked = Some(Asked::Looks(name.to_string(), true));
+        self.clients[0].asked = Some(Asked::Looks(name.to_string(), None));
         (self.clients[0].call, self.clients[0].again_at) = (self.clients[0].call + 1, 0);
         for _ in 0..10 {
             self.steps(1_000)?;
@@ -594,6 +508,7 @@ fn planted_faults_are_seen() {
     for fault in [
         Planted::MergedUncommitted,
         Planted::AnswersForgottenAtTurn,
+        Planted::StaleClockTaken,
         Planted::ServedBeforeOwnEntry,
         Planted::EntryAcknowledgedBeforeSync,
         Planted::HalfACopyCounts,

@@ -394,7 +394,7 @@ fn who_is_over_stays_over() {
     // Nothing comes to the disk from here on: only what leaves at once is seen.
     let tag = world.submit_as(ask(1), mkdir("/b"));
     let told = |effect: &Effect<u64>| matches!(effect, Effect::Reply { tag: of, .. } if *of == tag);
-    assert!(!world.store().take_effects().iter().any(told), "it is told before it is durable");
+    assert!(!world.store().take_effects(now).iter().any(told), "it is told before it is durable");
     let ended = (SessionId(99), false);
     assert!(!world.store().take_session_turns().contains(&ended), "devices are told before it is durable");
     world.crash(5);

@@ -128,7 +128,7 @@ impl World {
     /// Moves effects and at most some finished operations. Whether anything happened.
     pub fn step(&mut self) -> bool {
         let (disk, store) = self.process.as_mut().expect("an open store");
-        let effects = store.take_effects();
+        let effects = store.take_effects(self.now);
         let mut moved = !effects.is_empty();
         for effect in effects {
             match effect {

@@ -169,7 +169,7 @@ impl Thread {
             let work = self.metadata.work.lock().unwrap_or_else(PoisonError::into_inner);
             work.iter().for_each(|notify| notify.notify_one());
         }
-        for effect in self.store.take_effects() {
+        for effect in self.store.take_effects(self.clock.now()) {
             match effect {
                 Effect::Disk { token, op } => {
                     self.in_flight += 1;
