@@ -239,10 +239,10 @@ impl Planted {
             | Planted::CommittedBeforeStart => Some("quorum histories::planted_faults_are_seen"),
             Planted::MergedUncommitted
             | Planted::AnswersForgottenAtTurn
-            | Planted::StaleClockTaken
             | Planted::HalfACopyCounts
             | Planted::RotTakenForTear => Some("meta keepers::planted_faults_are_seen"),
             Planted::FloorForgottenAtTurn => Some("meta keepers::named::a_late_call_is_not_done_again"),
+            Planted::StaleClockTaken => Some("meta keepers::named::an_old_clock_tells_nothing"),
             Planted::PromiseForgotten => Some("quorum named::a_refusal_ends_no_promise"),
             _ => None,
         }

@@ -54,8 +54,8 @@ struct Machine {
     pages: Vec<(PageJob, u64)>,
     /// What it is asked, and when that comes.
     mail: Vec<Question>,
-    /// It is in the middle of a turn until then: it took its clock's time before.
-    busy_until: Option<u64>,
+    /// It is in the middle of a turn, for which it read its clock then, until then.
+    busy: Option<(Time, u64)>,
 }
 
 struct Cluster {
@@ -92,7 +92,7 @@ impl Cluster {
             copying: None,
             pages: Vec::new(),
             mail: Vec::new(),
-            busy_until: None,
+            busy: None,
         };
         let machines = (0..count).map(machine).collect();
         let client = |_| Client { call: 1, asked: Some(Asked::Opens), tries: 0, again_at: 0, made: 0 };
@@ -182,7 +182,7 @@ impl Cluster {
         (machine.merging, machine.copying) = (None, None);
         machine.pages.clear();
         machine.mail.clear();
-        machine.busy_until = None;
+        machine.busy = None;
         if machine.device.crashed() || by_power {
             machine.device.crash();
             machine.file.crash(seed);
@@ -280,7 +280,7 @@ impl Cluster {
                 continue;
             }
             let machine = &mut self.machines[to];
-            if machine.busy_until.is_some() {
+            if machine.busy.is_some() {
                 self.sent.push((now, from, to, message));
                 continue;
             }
@@ -308,12 +308,18 @@ impl Cluster {
             return if self.machines[at].starts_at <= now { self.starts(at) } else { Ok(()) };
         }
         let machine = &mut self.machines[at];
-        if machine.busy_until.is_some_and(|until| now < until) {
+        if machine.busy.is_some_and(|(_, until)| now < until) {
             return Ok(());
         }
         let Some((disk, store)) = &mut machine.runs else { return Ok(()) };
-        // What was done before leaves now.
-        let mut effects = machine.busy_until.take().map_or(Vec::new(), |_| store.take_effects(time));
+        // What it was asked meanwhile is of the turn, and all that was done in it leaves now.
+        let mut effects = Vec::new();
+        if let Some((began, _)) = machine.busy.take() {
+            for Question { caller, request, tag, .. } in machine.mail.extract_if(.., |question| question.comes <= now) {
+                store.submit(began, wall, caller, request, tag);
+            }
+            effects = store.take_effects(time);
+        }
         let mut done = Vec::new();
         if machine.slow_until <= now && self.random.one_in(2) {
             disk.poll(Some(Duration::ZERO), &mut done);
@@ -337,7 +343,7 @@ impl Cluster {
         let due = |page: &mut (PageJob, u64)| page.1 <= now;
         let pages: Vec<PageJob> = machine.pages.extract_if(.., due).map(|(job, _)| job).collect();
         if self.trouble && self.random.one_in(400) {
-            machine.busy_until = Some(now + self.random.below(600 * MS));
+            machine.busy = Some((time, now + self.random.below(2_000 * MS)));
         } else {
             effects.extend(store.take_effects(time));
         }
@@ -508,7 +514,6 @@ fn planted_faults_are_seen() {
     for fault in [
         Planted::MergedUncommitted,
         Planted::AnswersForgottenAtTurn,
-        Planted::StaleClockTaken,
         Planted::ServedBeforeOwnEntry,
         Planted::EntryAcknowledgedBeforeSync,
         Planted::HalfACopyCounts,

@@ -1,7 +1,7 @@
 //! Histories of several keepers that broke something once, step by step.
 
 use super::{Asked, Client, Cluster, MS, groups_of};
-use crate::world::{path, small_file};
+use crate::world::{path, small_file, stat};
 use base::error::{ErrorKind, Result};
 use base::id::SessionId;
 use base::planted::Planted;
@@ -276,4 +276,46 @@ fn late_call(planted: Option<Planted>) -> Option<Result<Reply>> {
     let second = leader(&mut cluster);
     assert_ne!(first, second);
     ask(&mut cluster, second, 2, mkdir())
+}
+
+/// A leader is stopped in the middle of a turn, another one leads and changes something; the first goes on with its turn, and is asked.
+#[test]
+fn an_old_clock_tells_nothing() {
+    assert_eq!(
+        asked_in_an_old_turn(None),
+        None,
+        "it waits for the lease, or is refused when it hears of the other one"
+    );
+    let told = asked_in_an_old_turn(Some(Planted::StaleClockTaken)).expect("an answer");
+    assert_eq!(told.expect_err("it knows of none").kind(), ErrorKind::NotFound);
+}
+
+fn asked_in_an_old_turn(planted: Option<Planted>) -> Option<Result<Reply>> {
+    let mut cluster = three(17);
+    cluster.planted = planted;
+    (0..3).for_each(|at| cluster.dies(at));
+    steps(&mut cluster, 5_000);
+    let first = leader(&mut cluster);
+    let (began, wall) = (cluster.time(), cluster.wall());
+    cluster.machines[first].busy = Some((began, u64::MAX));
+    let mut second = first;
+    while second == first {
+        steps(&mut cluster, 100);
+        let leads =
+            |at: &usize| cluster.machines[*at].runs.as_ref().is_some_and(|(_, store)| store.part() == Part::Leads);
+        second = (0..3).filter(|at| *at != first).find(leads).unwrap_or(first);
+    }
+    ask(&mut cluster, second, 1, Request::OpenSession { user: User::default() });
+    let mkdir = Request::Mkdir { path: path("/x"), parents: false, new: NewInode::with_mode(0o755) };
+    ask(&mut cluster, second, 2, mkdir);
+    steps(&mut cluster, 100);
+    assert!(ask(&mut cluster, second, 0, stat("/x")).is_some_and(|answer| answer.is_ok()), "it is there");
+    let now = cluster.time();
+    let (_, store) = cluster.machines[first].runs.as_mut().expect("it runs");
+    store.submit(began, wall, Caller { session: SessionId(10), call: 0, floor: 0 }, stat("/x"), (0, 1));
+    let answers = store.take_effects(now).into_iter().filter_map(|effect| match effect {
+        Effect::Reply { result, .. } => Some(result),
+        _ => None,
+    });
+    answers.last()
 }
