@@ -49,7 +49,7 @@ impl Mending {
         if message.from == self.others[self.asks] && matches!(message.what, What::Page(_)) {
             self.heard = now;
         }
-        self.target.receive(message);
+        self.target.receive(now, message);
     }
 
     /// Lets time pass.

@@ -50,28 +50,39 @@ pub struct CopyResult {
 }
 
 enum Written {
-    /// More is to come behind this key.
-    Part(Box<Builder>, Bytes),
+    /// More is to come.
+    Part(Box<Builder>),
     /// All of it is there, durably.
     Whole(Stamp),
-}
-
-/// What the copy waits for.
-enum Step {
-    /// A page, that was asked for then.
-    Asked(Time),
-    /// A page is being written.
-    Writes,
 }
 
 struct Run {
     from: KeeperId,
     copy: u64,
-    /// The last key that is there.
+    /// The last key that came.
     behind: Bytes,
+    /// When the page behind it was asked for last, if it was.
+    asked: Option<Time>,
+    /// A page is being written, with the builder.
+    writes: bool,
     builder: Option<Box<Builder>>,
-    step: Step,
+    /// The next one, which came meanwhile: reading and sending it takes as long as writing one.
+    next: Option<Page>,
     needed: Time,
+}
+
+impl Run {
+    fn new(from: KeeperId, copy: u64, now: Time) -> Run {
+        let (behind, asked, writes, builder, next) = (Bytes::new(), None, false, None, None);
+        Run { from, copy, behind, asked, writes, builder, next, needed: now }
+    }
+
+    /// Begins to write the page that came, if none is being written.
+    fn write(&mut self) -> Option<CopyJob> {
+        let page = self.next.take_if(|_| !self.writes)?;
+        self.writes = true;
+        Some(CopyJob { copy: self.copy, builder: self.builder.take(), page })
+    }
 }
 
 /// What the target wants done.
@@ -111,15 +122,14 @@ impl Target {
         if let Some(run) = self.run.as_mut().filter(|run| run.from == from) {
             run.needed = now;
         } else if now >= self.not_before {
-            let (copy, behind, builder, step) = (self.random.next(), Bytes::new(), None, Step::Asked(now));
-            self.run = Some(Run { from, copy, behind, builder, step, needed: now });
+            self.run = Some(Run::new(from, self.random.next(), now));
             self.ask(now);
         }
     }
 
     fn ask(&mut self, now: Time) {
         let Some(run) = &mut self.run else { return };
-        run.step = Step::Asked(now);
+        run.asked = Some(now);
         let what = What::Asks { behind: run.behind.clone(), least: self.least };
         let message = CopyMessage { from: self.own, copy: run.copy, what };
         self.wishes.push(Wish::Send { to: run.from, message });
@@ -130,9 +140,7 @@ impl Target {
         let Some(run) = &self.run else { return };
         if now >= run.needed.after(UNNEEDED) {
             self.run = None;
-        } else if let Step::Asked(asked) = run.step
-            && now >= asked.after(AGAIN)
-        {
+        } else if run.asked.is_some_and(|asked| now >= asked.after(AGAIN)) {
             self.ask(now);
         }
     }
@@ -140,27 +148,39 @@ impl Target {
     /// When `tick` has something to do.
     pub fn next_tick(&self) -> Option<Time> {
         let run = self.run.as_ref()?;
-        let asked = if let Step::Asked(asked) = run.step { Some(asked.after(AGAIN)) } else { None };
+        let asked = run.asked.map(|asked| asked.after(AGAIN));
         asked.into_iter().chain([run.needed.after(UNNEEDED)]).min()
     }
 
     /// Something of a copy came, perhaps of another one, late or twice.
-    pub fn receive(&mut self, message: CopyMessage) {
+    pub fn receive(&mut self, now: Time, message: CopyMessage) {
         let CopyMessage { from, copy, what } = message;
         let Some(run) = self.run.as_mut().filter(|run| (run.from, run.copy) == (from, copy)) else { return };
         match what {
             What::Page(mut page)
-                if page.behind == run.behind
-                    && page.front.index >= self.least
-                    && matches!(run.step, Step::Asked(_)) =>
+                if page.behind == run.behind && page.front.index >= self.least && run.asked.is_some() =>
             {
                 page.is_last |= self.planted == Some(Planted::HalfACopyCounts);
-                run.step = Step::Writes;
-                self.wishes.push(Wish::Copy(CopyJob { copy, builder: run.builder.take(), page }));
+                // Of a page without a key the builder says that it is wrong.
+                run.behind = page.pairs.last().map_or(Bytes::new(), |(key, _)| Bytes::copy_from_slice(key));
+                (run.asked, run.next) = (None, Some(page));
+                self.go_on(now);
             }
             // It is begun anew when this keeper is told again that it needs one.
             What::Gone => self.run = None,
             What::Page(_) | What::Asks { .. } => {}
+        }
+    }
+
+    /// Has what came written, and asks for the next page.
+    fn go_on(&mut self, now: Time) {
+        let Some(run) = &mut self.run else { return };
+        if let Some(job) = run.write() {
+            let asks = !job.page.is_last;
+            self.wishes.push(Wish::Copy(job));
+            if asks {
+                self.ask(now);
+            }
         }
     }
 
@@ -169,9 +189,9 @@ impl Target {
     pub fn written(&mut self, now: Time, done: CopyResult) -> Result<Option<Stamp>> {
         let Some(run) = self.run.as_mut().filter(|run| run.copy == done.copy) else { return Ok(None) };
         match done.result {
-            Ok(Written::Part(builder, behind)) => {
-                (run.builder, run.behind) = (Some(builder), behind);
-                self.ask(now);
+            Ok(Written::Part(builder)) => {
+                (run.builder, run.writes) = (Some(builder), false);
+                self.go_on(now);
                 Ok(None)
             }
             Ok(Written::Whole(front)) => {
@@ -187,7 +207,7 @@ impl Target {
 
     /// Whether a page is being written.
     pub fn is_writing(&self) -> bool {
-        self.run.as_ref().is_some_and(|run| matches!(run.step, Step::Writes))
+        self.run.as_ref().is_some_and(|run| run.writes)
     }
 
     /// What is to be done since this was asked, in order.
@@ -203,8 +223,8 @@ impl fmt::Debug for CopyJob {
 }
 
 impl CopyJob {
-    /// Does it. `file`: opens the file of the copy, of which nothing counts that is in it; it is called for the first page. Blocks: writes that file, and
-    /// syncs it when the last page is in it.
+    /// Does it. `file`: makes the file of the copy; it is called for the first page. One that is there has to be removed, and not emptied: whatever is left
+    /// of an earlier copy may have it open, and write to it when it is dropped. Blocks: writes that file, and syncs it when the last page is in it.
     pub fn run(self, file: impl FnOnce() -> Result<Box<dyn BlockFile>>) -> CopyResult {
         let CopyJob { copy, builder, page } = self;
         let builder = builder.map_or_else(|| Builder::begin(file()?, page.front), Ok);
@@ -256,11 +276,7 @@ impl Builder {
         }
         if !page.is_last {
             // Nothing in it would be asked for again and again.
-            return if page.pairs.is_empty() {
-                wrong("has an empty page")
-            } else {
-                Ok(Written::Part(self, Bytes::copy_from_slice(behind)))
-            };
+            return if page.pairs.is_empty() { wrong("has an empty page") } else { Ok(Written::Part(self)) };
         }
         self.transaction.commit().map_err(|error| tree::failed("commit", error))?;
         drop(self.database);

@@ -37,7 +37,7 @@ impl<T> Store<T> {
         match what {
             What::Asks { behind, least } if self.log.is_other(from) => self.give(from, copy, behind, least),
             What::Asks { .. } => {}
-            what => self.target.receive(CopyMessage { from, copy, what }),
+            what => self.target.receive(self.state.now, CopyMessage { from, copy, what }),
         }
     }
 
