@@ -20,8 +20,12 @@ const STARTS: u64 = 64;
 const AWAY_ALONE: usize = 1;
 const AWAY_MAX: usize = 4;
 
-/// Groups without changes that are added at once.
+/// Groups without changes that are added at once, and how many may be lacking at the most: no log has more.
 const GOES_ON: u64 = 64;
+const GOES_ON_MAX: u64 = 1 << 20;
+
+/// A keeper that lacks no more groups than these has caught up.
+const NEAR: u64 = 16;
 
 /// Entries that wait together.
 struct Gather {
@@ -322,8 +326,8 @@ impl Log {
 
     /// Has the log go on to this index, if this keeper leads and nobody changes anything: a few groups at a time, each without changes.
     pub fn go_on_to(&mut self, now: Time, index: u64) {
-        let lacks = index.saturating_sub(self.keeper.committed()).min(GOES_ON);
-        for _ in 0..lacks {
+        let lacks = Some(index.saturating_sub(self.keeper.committed())).filter(|lacks| *lacks <= GOES_ON_MAX);
+        for _ in 0..lacks.unwrap_or(0).min(GOES_ON) {
             if self.check().is_err() || !self.waiting.is_empty() || self.keeper.propose_nothing(now, self.term).is_err()
             {
                 break;
@@ -340,6 +344,12 @@ impl Log {
     /// The index up to which this keeper knows the log as committed.
     pub fn committed_index(&self) -> u64 {
         self.keeper.committed()
+    }
+
+    /// Whether another keeper has the log up to this index at the least, and nearly all of it; true, if this one does not lead and knows nothing of it.
+    pub fn has_nearly_all(&self, keeper: KeeperId, index: u64) -> bool {
+        let near = index.max(self.keeper.committed().saturating_sub(NEAR));
+        self.keeper.matched(keeper).is_none_or(|matched| matched >= near)
     }
 
     /// Whether this is another keeper of the store.

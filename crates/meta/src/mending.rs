@@ -11,8 +11,9 @@ use quorum::{KeeperId, promised};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Another keeper is asked when one has said nothing for so long.
+/// Another keeper is asked when one has said nothing for so long; one that has given pages is waited for longer, as all begins anew with another one.
 const PATIENCE: Duration = Duration::from_secs(3);
+const PATIENCE_WITH_PAGES: Duration = Duration::from_secs(60);
 
 /// The others are asked as often.
 const EVERY: Duration = Duration::from_millis(500);
@@ -25,6 +26,7 @@ pub struct Mending {
     asks: usize,
     /// When that one was asked first, or said something last.
     heard: Time,
+    patience: Duration,
     ticked: Option<Time>,
     is_whole: bool,
     /// It said so.
@@ -40,14 +42,27 @@ impl Mending {
         let least = promised(disk, (seats.store, seats.own));
         let Some(least) = least.ok().filter(|_| !others.is_empty()) else { return Err(why) };
         let target = Target::new(seats.own, least, Arc::clone(&settings.random), settings.planted);
-        Ok(Mending { target, others, asks: 0, heard: now, ticked: None, is_whole: false, ended: false })
+        Ok(Mending {
+            target,
+            others,
+            asks: 0,
+            heard: now,
+            patience: PATIENCE,
+            ticked: None,
+            is_whole: false,
+            ended: false,
+        })
     }
 
     /// A message of another keeper came. What is not of the copy is not for this one now.
     pub fn receive(&mut self, now: Time, message: KeeperMessage) {
         let KeeperMessage::Copy(message) = message else { return };
-        if message.from == self.others[self.asks] && matches!(message.what, What::Page(_)) {
-            self.heard = now;
+        if message.from == self.others[self.asks] {
+            match message.what {
+                What::Page(_) => (self.heard, self.patience) = (now, PATIENCE_WITH_PAGES),
+                What::Gone => self.patience = PATIENCE,
+                What::Asks { .. } => {}
+            }
         }
         self.target.receive(now, message);
     }
@@ -58,8 +73,8 @@ impl Mending {
             return;
         }
         self.ticked = Some(now);
-        if now >= self.heard.after(PATIENCE) && !self.target.is_writing() {
-            (self.asks, self.heard) = ((self.asks + 1) % self.others.len(), now);
+        if now >= self.heard.after(self.patience) && !self.target.is_writing() {
+            (self.asks, self.heard, self.patience) = ((self.asks + 1) % self.others.len(), now, PATIENCE);
         }
         self.target.needs(now, self.others[self.asks]);
         self.target.tick(now);

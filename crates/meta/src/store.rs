@@ -65,7 +65,8 @@ pub enum Effect<T> {
     Page(PageJob),
     /// Run this on another thread, and hand the result to `copied`.
     Copy(CopyJob),
-    /// The copy is whole, and this store says nothing more: put the copy's file in the place of the tree's, durably, and open it anew.
+    /// The copy is whole, and this store says nothing more: when all that its disk does has ended, put the copy's file in the place of the tree's,
+    /// durably, and open the store anew. What comes of this one's jobs is not for the new one. A copy that does not open is not to be made again at once.
     Copied,
     /// Answer a request.
     Reply {
@@ -106,6 +107,8 @@ pub struct Store<T> {
     part: Part,
     source: Source,
     target: Target,
+    /// Copies that were asked for while something is merged: by whom, which, and up to which group at the least.
+    copies_asked: Vec<(KeeperId, u64, u64)>,
     /// A copy waits for what is not merged yet.
     merges_soon: bool,
     /// The log failed, and those who waited for their changes were told.
@@ -156,6 +159,7 @@ impl<T> Store<T> {
             part,
             source: Source::new(settings.copy_page),
             target,
+            copies_asked: Vec::new(),
             merges_soon: false,
             refused: false,
             stuck: None,
@@ -500,6 +504,7 @@ impl<T> Store<T> {
             Ok(freed) => {
                 self.log.merged(now, done.sequence, done.front);
                 self.source.forget_before(done.front.index);
+                self.give_what_was_asked();
                 freed
             }
             Err(error) => {

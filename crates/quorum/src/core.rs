@@ -239,15 +239,13 @@ impl Core {
         }
         let (leader, of_leader, everybody) = (message.inner.from, message.is_of_a_leader(), message.everybody);
         // Of an earlier start it may have lacked what it has now.
-        let lacks = message.lacks && message.to_life == self.life;
+        let front = if message.to_life == self.life { message.front } else { 0 };
         // What does not fit is for the library to refuse; it changes nothing then.
         let _refused = self.node.step(message.inner);
         let follows = self.node.raft.state == StateRole::Follower && self.node.raft.leader_id == leader;
         if of_leader && follows {
             self.everybody = everybody;
-            if lacks {
-                self.outputs.push(Output::Lacks { leader: KeeperId(leader) });
-            }
+            self.lacks_before(KeeperId(leader), front);
         }
         if of_leader && follows && !self.is_planted(Planted::PromiseForgotten) {
             self.promised_until = self.promised_until.max(now.after(PROMISE));
@@ -271,6 +269,12 @@ impl Core {
         }
         let counted = raft.prs().iter().map(|(_, progress)| progress.matched).min().unwrap_or(0);
         if raft.state == StateRole::Leader { counted } else { self.everybody }
+    }
+
+    /// The index up to which another keeper is known to have the log, if this one leads.
+    pub fn matched(&self, keeper: KeeperId) -> Option<u64> {
+        let progress = self.node.raft.prs().get(keeper.0).map(|progress| progress.matched);
+        progress.filter(|_| self.node.raft.state == StateRole::Leader)
     }
 
     /// The index of the last entry that was let go of by `free`.
@@ -439,10 +443,31 @@ impl Core {
         self.node.raft.state == StateRole::Leader && self.node.raft.term == term
     }
 
-    /// Whether this leader has not all that another keeper lacks: the entry before what comes next for it is not here.
-    fn lacks(&self, to: KeeperId) -> bool {
+    /// The last entry that is not here any more, if the entry before what comes next for another keeper is not, either.
+    fn front_for(&self, to: KeeperId) -> u64 {
         let next = self.node.raft.prs().get(to.0).map_or(u64::MAX, |progress| progress.next_idx);
-        next <= self.front()
+        Some(self.front()).filter(|front| next <= *front).unwrap_or(0)
+    }
+
+    /// The leader's log begins behind this entry, and it does not know this keeper to have that. If it has, what it said of it was lost, and the leader will
+    /// send nothing that it could answer: it says so again.
+    fn lacks_before(&mut self, leader: KeeperId, front: u64) {
+        let (applied, term) = (self.node.raft.raft_log.applied, self.node.raft.term);
+        if front > applied {
+            self.outputs.push(Output::Lacks { leader });
+        } else if front > 0 {
+            let answer = Inner {
+                msg_type: MessageType::MsgAppendResponse,
+                to: leader.0,
+                from: self.own.0,
+                term,
+                // Told as committed, and durable here.
+                index: applied,
+                commit: applied,
+                ..Inner::default()
+            };
+            self.send(vec![answer]);
+        }
     }
 
     /// Not while the tick would begin a campaign of its own against a promise, nor, alone, while its own writes are under way: it would win at once,
@@ -543,8 +568,8 @@ impl Core {
             let to_life = self.lives.get(&to).copied().unwrap_or(0);
             let leads = self.node.raft.state == StateRole::Leader;
             let everybody = if leads { self.everybody() } else { 0 };
-            let lacks = leads && self.lacks(to);
-            let message = Message { inner, life: self.life, to_life, everybody, lacks };
+            let front = if leads { self.front_for(to) } else { 0 };
+            let message = Message { inner, life: self.life, to_life, everybody, front };
             self.outputs.push(Output::Send { to, message });
         }
     }

@@ -144,6 +144,11 @@ impl Keeper {
         self.core.everybody()
     }
 
+    /// The index up to which another keeper is known to have the log, if this one leads (`Core::matched`).
+    pub fn matched(&self, keeper: KeeperId) -> Option<u64> {
+        self.core.matched(keeper)
+    }
+
     /// Entries up to this one are kept elsewhere, durably, and whoever is to get them from the log has them (`Core::free`).
     pub fn free(&mut self, now: Time, to: u64) {
         self.core.free(to);

@@ -184,7 +184,7 @@ impl Storage for Kept {
         Ok(self.end())
     }
 
-    /// Never: whoever lacks what is not in a leader's log any more is told so (`Message::lacks`), and takes a copy beside the log.
+    /// Never: whoever lacks what is not in a leader's log any more is told so (`Message::front`), and takes a copy beside the log.
     fn snapshot(&self, _: u64, _: u64) -> raft::Result<Snapshot> {
         Err(Error::Store(StorageError::SnapshotTemporarilyUnavailable))
     }

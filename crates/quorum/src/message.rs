@@ -20,8 +20,8 @@ pub struct Message {
     pub(crate) to_life: u64,
     /// Of a leader: the index up to which it knows all keepers to have its log. Else 0.
     pub(crate) everybody: u64,
-    /// Of a leader: what its receiver lacks is not in the log any more.
-    pub(crate) lacks: bool,
+    /// Of a leader that believes that its receiver lacks what is not in the log any more: the last entry that is not. Else 0.
+    pub(crate) front: u64,
 }
 
 impl Message {

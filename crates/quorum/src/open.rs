@@ -100,14 +100,23 @@ pub fn open(
 }
 
 /// The highest index that this keeper may have said it has, as far as its disk shows: whoever keeps all elsewhere up to there owes nothing any more. Blocks.
-/// `Corrupt` if nobody knows what it voted, or if it has no votes; `Invalid` if they are another keeper's.
+/// `Corrupt` if nobody knows what it voted, or if its votes or its log are not there; `Invalid` if they are another keeper's.
 pub fn promised(disk: &mut dyn Disk, (cluster, own): (ClusterId, KeeperId)) -> Result<u64> {
     let files = disk.list().map_err(|error| unreadable(&error))?;
     // A block that is not there, or cannot be read, is damaged.
     let blocks = VOTE_FILES.map(|name| read(disk, name, 0, BLOCK).unwrap_or_default());
     let votes = VoteBlocks::open(cluster, own, [&blocks[0], &blocks[1]])?;
     let mut places = Vec::new();
-    for (name, length) in files.into_iter().filter(|(name, _)| is_log(name)) {
+    let logs: Vec<(FileName, u64)> = files.into_iter().filter(|(name, _)| is_log(name)).collect();
+    // What it said it has is in the vote as of the last vote alone.
+    if logs.is_empty() {
+        let text = format!(
+            "the log of keeper {} is not there; nobody knows what it had; nothing was changed; {REMEDY}",
+            own.0
+        );
+        return Err(Error::new(ErrorKind::Corrupt, text));
+    }
+    for (name, length) in logs {
         read_groups(disk, (name, length), (votes.salt(), u64::MAX), &mut places)?;
     }
     let of_groups = places.iter().map(|place| place.found.header.stamp.index.max(place.found.header.promised.to));

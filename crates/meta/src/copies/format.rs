@@ -12,6 +12,7 @@
 //! | then 4 | CRC-32C of all before |
 
 use super::{CopyMessage, KeeperMessage, Page, What};
+use crate::format::SEQUENCE_MAX;
 use base::checksum::crc32c;
 use bytes::Bytes;
 use quorum::{KeeperId, Stamp};
@@ -77,6 +78,10 @@ impl CopyMessage {
         let length = short(&mut rest)? as usize;
         let behind = take(&mut rest, length)?;
         let pairs = pairs(&mut rest)?;
+        // As the tree's own record is read.
+        if index > SEQUENCE_MAX / 2 || term > SEQUENCE_MAX / 2 {
+            return None;
+        }
         let (front, is_last) = (Stamp { index, term, sum }, flags[1] == 1);
         let none = (term, sum) == (0, 0) && flags[1] == 0 && pairs.is_empty();
         let what = match flags[0] {

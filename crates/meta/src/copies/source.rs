@@ -16,16 +16,24 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A copy of which nothing was asked for so long is given up by whoever gets it.
+/// A copy of which nothing was asked for so long is given up by whoever gets it, or it has all of it and writes the end.
 const IDLE: Duration = Duration::from_secs(10);
+
+/// A page that is asked for again may be on its way: it is read once more after so long, and then after twice as long.
+const AGAIN: Duration = Duration::from_secs(1);
+const AGAIN_MAX: Duration = Duration::from_secs(60);
 
 /// A copy that is being given.
 struct Given {
     to: KeeperId,
     copy: u64,
-    table: Arc<Table>,
+    /// None: nothing is asked for any more. What follows the tree stays in the log until it is known to be there.
+    table: Option<Arc<Table>>,
     front: Stamp,
     asked: Time,
+    /// The page that was read last, when, and after how long it is read again.
+    read: Option<(Bytes, Time)>,
+    again: Duration,
 }
 
 /// All that are being given.
@@ -70,31 +78,42 @@ impl Source {
 
     /// Whether this one is being given.
     pub fn has(&self, to: KeeperId, copy: u64) -> bool {
-        self.given.iter().any(|given| (given.to, given.copy) == (to, copy))
+        self.given.iter().any(|given| (given.to, given.copy) == (to, copy) && given.table.is_some())
     }
 
     /// Gives a reading of the tree, which has all groups up to `front`, in place of whatever this keeper got before.
     pub fn give(&mut self, now: Time, to: KeeperId, copy: u64, (table, front): (Table, Stamp)) {
         self.given.retain(|given| given.to != to);
-        self.given.push(Given { to, copy, table: Arc::new(table), front, asked: now });
+        let (table, read, again) = (Some(Arc::new(table)), None, AGAIN);
+        self.given.push(Given { to, copy, table, front, asked: now, read, again });
     }
 
-    /// The page of a copy behind a key; none if it is not being given.
+    /// The page of a copy behind a key; none if it is not being given, or was read a moment ago: then it is on its way.
     pub fn page(&mut self, now: Time, own: KeeperId, (to, copy): (KeeperId, u64), behind: Bytes) -> Option<PageJob> {
         let given = self.given.iter_mut().find(|given| (given.to, given.copy) == (to, copy))?;
         given.asked = now;
-        let table = Arc::clone(&given.table);
+        match &given.read {
+            Some((read, at)) if *read == behind && now < at.after(given.again) => return None,
+            Some((read, _)) if *read == behind => given.again = (2 * given.again).min(AGAIN_MAX),
+            _ => given.again = (given.again / 2).max(AGAIN),
+        }
+        given.read = Some((behind.clone(), now));
+        let table = Arc::clone(given.table.as_ref()?);
         Some(PageJob { own, to, copy, table, front: given.front, behind, length: self.page })
     }
 
-    /// Gives up what nobody asks for any more.
-    pub fn tick(&mut self, now: Time) {
-        self.given.retain(|given| now.since(given.asked) < IDLE);
+    /// Gives up what nobody asks for any more, but for the log that follows it, until `has_caught_up` says of whoever got it that he has that, too.
+    pub fn tick(&mut self, now: Time, has_caught_up: impl Fn(KeeperId, Stamp) -> bool) {
+        for given in self.given.iter_mut().filter(|given| now >= given.asked.after(IDLE)) {
+            given.table = None;
+        }
+        self.given.retain(|given| given.table.is_some() || !has_caught_up(given.to, given.front));
     }
 
     /// When `tick` has something to do.
     pub fn next_tick(&self) -> Option<Time> {
-        self.given.iter().map(|given| given.asked.after(IDLE)).min()
+        let asked = self.given.iter().filter(|given| given.table.is_some());
+        asked.map(|given| given.asked.after(IDLE)).min()
     }
 
     /// Gives up what begins before this group: the log is not there any more.

@@ -2,7 +2,7 @@
 //! when all of it is there, durably; then that file takes the place of the tree's.
 
 use super::{CopyMessage, Page, What};
-use crate::format::{MergedRecord, check_version};
+use crate::format::{MergedRecord, SEQUENCE_MAX, check_version};
 use crate::key::Key;
 use crate::tree::{self, TABLE};
 use base::disk::BlockFile;
@@ -108,20 +108,22 @@ pub struct Target {
     least: u64,
     /// None is begun before.
     not_before: Time,
+    /// A page is being written, perhaps of a copy that was given up: its file is not to be taken away before.
+    writes: bool,
     wishes: Vec<Wish>,
 }
 
 impl Target {
     /// None yet. `least`: the index of a group that the tree has to have, with all before it.
     pub fn new(own: KeeperId, least: u64, random: Arc<dyn Random>, planted: Option<Planted>) -> Target {
-        Target { own, random, planted, run: None, least, not_before: Time::ZERO, wishes: Vec::new() }
+        Target { own, random, planted, run: None, least, not_before: Time::ZERO, writes: false, wishes: Vec::new() }
     }
 
     /// This keeper needs a copy of that one's tree.
     pub fn needs(&mut self, now: Time, from: KeeperId) {
         if let Some(run) = self.run.as_mut().filter(|run| run.from == from) {
             run.needed = now;
-        } else if now >= self.not_before {
+        } else if now >= self.not_before && !self.writes {
             self.run = Some(Run::new(from, self.random.next(), now));
             self.ask(now);
         }
@@ -177,6 +179,7 @@ impl Target {
         let Some(run) = &mut self.run else { return };
         if let Some(job) = run.write() {
             let asks = !job.page.is_last;
+            self.writes = true;
             self.wishes.push(Wish::Copy(job));
             if asks {
                 self.ask(now);
@@ -187,6 +190,7 @@ impl Target {
     /// A page was written, or was not. If it was the last one: the group up to which the copy has all; its file is to take the place of the tree's, unless
     /// that is not needed any more.
     pub fn written(&mut self, now: Time, done: CopyResult) -> Result<Option<Stamp>> {
+        self.writes = false;
         let Some(run) = self.run.as_mut().filter(|run| run.copy == done.copy) else { return Ok(None) };
         match done.result {
             Ok(Written::Part(builder)) => {
@@ -207,7 +211,7 @@ impl Target {
 
     /// Whether a page is being written.
     pub fn is_writing(&self) -> bool {
-        self.run.as_ref().is_some_and(|run| run.writes)
+        self.writes
     }
 
     /// What is to be done since this was asked, in order.
@@ -269,6 +273,9 @@ impl Builder {
                 let Some(record) = self.merged.take() else { return wrong("does not say what it has") };
                 check_version(record.version, ProgramVersion::from_number(record.least))?;
                 let Stamp { index, term, sum } = self.front;
+                if [record.sequence, index, term].into_iter().any(|count| count > SEQUENCE_MAX / 2) {
+                    return wrong("has an impossible sequence number");
+                }
                 let record = MergedRecord { index, term, sum, begun: true, ..record };
                 let inserted = table.insert(Key::Merged.encode().as_slice(), record.encode_to_vec().as_slice());
                 inserted.map_err(|error| tree::failed("write", error))?;

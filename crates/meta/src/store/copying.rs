@@ -49,8 +49,12 @@ impl<T> Store<T> {
                 let gone = CopyMessage { from: self.log.own(), copy, what: What::Gone };
                 return self.effects.push(Effect::Send { to, message: KeeperMessage::Copy(gone) });
             }
-            // What is being merged lets go of what would have to follow the copy; it is asked again.
-            if self.state.layers.is_merging() || self.log.failure().is_some() {
+            // What is being merged lets go of what would have to follow the copy: it waits for that.
+            if self.state.layers.is_merging() {
+                self.copies_asked.retain(|(other, ..)| *other != to);
+                return self.copies_asked.push((to, copy, least));
+            }
+            if self.log.failure().is_some() {
                 return;
             }
             match copies::pin(&self.state.layers.database()) {
@@ -79,9 +83,16 @@ impl<T> Store<T> {
         }
     }
 
+    /// Nothing is being merged now: gives the copies that were asked for meanwhile.
+    pub(super) fn give_what_was_asked(&mut self) {
+        for (to, copy, least) in std::mem::take(&mut self.copies_asked) {
+            self.give(to, copy, Bytes::new(), least);
+        }
+    }
+
     pub(super) fn tick_copies(&mut self) {
         let now = self.state.now;
-        self.source.tick(now);
+        self.source.tick(now, |to, front| self.log.has_nearly_all(to, front.index));
         self.target.tick(now);
         self.log.hold(self.source.front());
     }
@@ -91,6 +102,8 @@ impl<T> Store<T> {
         if self.source.front().is_some() && self.log.wants_room() {
             self.source.forget();
             self.log.hold(None);
+            let text = "changes come faster than a keeper that lacks some gets a copy of the tree; nothing is lost: its copy is begun anew";
+            self.failures.insert("copying the tree for another keeper", Error::new(ErrorKind::Busy, text));
         }
     }
 

@@ -2,6 +2,7 @@
 //! read stays; each change is made once; and all have the same in the end.
 
 mod clients;
+mod copying;
 mod named;
 
 use crate::stored::entries_of_tree;
@@ -75,6 +76,20 @@ struct Cluster {
     rotten: Option<usize>,
     mended: u64,
     trouble: bool,
+    pace: Pace,
+    /// Pages of copies that were written.
+    written: u64,
+    /// What this one says that it has is lost.
+    unheard: Option<usize>,
+}
+
+/// How long things take that take as long as chance wants else.
+#[derive(Default)]
+struct Pace {
+    page: Option<u64>,
+    copy: Option<u64>,
+    merge: Option<u64>,
+    page_bytes: Option<usize>,
 }
 
 impl Cluster {
@@ -111,6 +126,9 @@ impl Cluster {
             rotten: None,
             mended: 0,
             trouble: true,
+            pace: Pace::default(),
+            written: 0,
+            unheard: None,
         }
     }
 
@@ -231,7 +249,7 @@ impl Cluster {
             segment_length: MIB,
             segments_max: 3,
             merge_bytes: 2 << 10,
-            copy_page: 2 << 10,
+            copy_page: self.pace.page_bytes.unwrap_or(2 << 10),
             seats: Some(Seats { store: ClusterId(5), own, voters, made: MADE }),
             planted: self.planted,
             ..Settings::for_capacity(GIB, random)
@@ -335,7 +353,8 @@ impl Cluster {
             drop(store.merged(time, job.run()));
         }
         if let Some(job) = store.merge_job(time) {
-            machine.merging = Some((job, now + self.random.below(20 * MS)));
+            let takes = self.pace.merge.unwrap_or_else(|| self.random.below(20 * MS));
+            machine.merging = Some((job, now + takes));
         }
         if let Some((job, _)) = machine.copying.take_if(|(_, at)| *at <= now) {
             store.copied(time, job.run(|| Ok(Box::new(machine.copy.open()))));
@@ -347,7 +366,9 @@ impl Cluster {
         } else {
             effects.extend(store.take_effects(time));
         }
-        let failures = store.take_failures();
+        // A copy that is too slow is begun anew.
+        let mut failures = store.take_failures();
+        failures.retain(|_, error| error.kind() != ErrorKind::Busy);
         if let Some((what, error)) = failures.first_key_value() {
             return Err(Broken(format!("keeper {at}, {what}: {error}")));
         }
@@ -375,10 +396,20 @@ impl Cluster {
             }
             Effect::Send { to, message } => self.sends(at, to, &message),
             Effect::Page(job) => {
-                let ends = self.now + self.random.below(5 * MS);
+                // One after the other.
+                let begins = self.machines[at].pages.last().map_or(self.now, |(_, ends)| *ends).max(self.now);
+                let ends = begins + self.pace.page.unwrap_or_else(|| self.random.below(5 * MS));
                 self.machines[at].pages.push((job, ends));
             }
-            Effect::Copy(job) => self.machines[at].copying = Some((job, self.now + self.random.below(20 * MS))),
+            Effect::Copy(job) => {
+                let machine = &mut self.machines[at];
+                if machine.copying.is_some() {
+                    return Err(Broken(format!("keeper {at} has two pages written at once")));
+                }
+                let takes = self.pace.copy.unwrap_or_else(|| self.random.below(20 * MS));
+                machine.copying = Some((job, self.now + takes));
+                self.written += 1;
+            }
             Effect::Copied => {
                 self.dies(at);
                 let machine = &mut self.machines[at];
@@ -393,7 +424,11 @@ impl Cluster {
     }
 
     fn sends(&mut self, at: usize, to: KeeperId, message: &KeeperMessage) {
-        if !self.random.one_in(100) {
+        let is_unheard = match message {
+            KeeperMessage::Log(message) => self.unheard == Some(at) && message.acknowledges().is_some(),
+            KeeperMessage::Copy(_) => false,
+        };
+        if !is_unheard && !self.random.one_in(100) {
             let bytes = message.bytes().expect("keepers send it").into();
             let message = KeeperMessage::read(&bytes).expect("it was sent");
             let late = if self.random.one_in(30) { 200 * MS } else { 2 * MS };

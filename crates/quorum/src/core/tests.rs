@@ -27,7 +27,7 @@ fn append(from: u64, term: u64, entries: &[(u64, u64)], commit: u64) -> Message 
         commit,
         ..InnerMessage::default()
     };
-    Message { inner, life: 1, to_life: 1, everybody: 0, lacks: false }
+    Message { inner, life: 1, to_life: 1, everybody: 0, front: 0 }
 }
 
 /// What is written, cut off by a later write and written anew by a third one is not durable when the first write is: the library would take it

@@ -4,9 +4,9 @@
 //! |---|---|
 //! | 0 to 4 | `SWK1` |
 //! | 4 | the kind, from 1: append, its answer, heartbeat, its answer, vote, its answer, vote that is thought of, its answer, take over now |
-//! | 5 | 1: refused; 2: what the receiver lacks is not in the sender's log any more |
-//! | 6 to 102 | to, from, term, term of the entry before, its index, committed, term of that, hint of who refuses, start of the sender, start of the receiver, everybody, priority |
-//! | 102 to 106 | bytes of what the sender wants back, 64 at the most, which follow |
+//! | 5 | 1: refused |
+//! | 6 to 110 | to, from, term, term of the entry before, its index, committed, term of that, hint of who refuses, start of the sender, start of the receiver, everybody, front, priority |
+//! | 110 to 114 | bytes of what the sender wants back, 64 at the most, which follow |
 //! | then 4 | how many entries follow: each its term (8), the bytes of its group (4), and those; their indices follow that of the entry before |
 //! | then 4 | CRC-32C of all before |
 
@@ -37,12 +37,12 @@ const KINDS: [MessageType; 9] = [
 impl Message {
     /// Its bytes. None if it is of a kind that keepers do not send each other.
     pub fn bytes(&self) -> Option<Vec<u8>> {
-        let Message { inner, life, to_life, everybody, lacks } = self;
+        let Message { inner, life, to_life, everybody, front } = self;
         let kind = KINDS.iter().position(|kind| *kind == inner.msg_type)? as u8 + 1;
         let groups: usize = inner.entries.iter().map(|entry| entry.data.len() + 12).sum();
         let mut bytes = Vec::with_capacity(128 + inner.context.len() + groups);
         bytes.extend(MAGIC);
-        bytes.extend([kind, u8::from(inner.reject) | u8::from(*lacks) << 1]);
+        bytes.extend([kind, u8::from(inner.reject)]);
         for count in [
             inner.to,
             inner.from,
@@ -55,6 +55,7 @@ impl Message {
             *life,
             *to_life,
             *everybody,
+            *front,
             inner.priority as u64,
         ] {
             bytes.extend(count.to_le_bytes());
@@ -80,11 +81,11 @@ impl Message {
         }
         let flags = take(&mut rest, 2)?;
         let msg_type = *KINDS.get(usize::from(flags[0]).checked_sub(1)?)?;
-        let mut counts = [0; 12];
+        let mut counts = [0; 13];
         for place in &mut counts {
             *place = count(&mut rest)?;
         }
-        let [to, from, term, log_term, index, commit, commit_term, reject_hint, life, to_life, everybody, priority] =
+        let [to, from, term, log_term, index, commit, commit_term, hint, life, to_life, everybody, front, priority] =
             counts;
         let length = short(&mut rest)?;
         let context = take(&mut rest, Some(length).filter(|length| *length <= CONTEXT_MAX)?)?;
@@ -97,17 +98,16 @@ impl Message {
             index,
             commit,
             commit_term,
-            reject: flags[1] & 1 != 0,
-            reject_hint,
+            reject: flags[1] != 0,
+            reject_hint: hint,
             context,
             priority: i64::try_from(priority).ok()?,
             entries: entries(&mut rest, (log_term, index, term))?.into(),
             ..Inner::default()
         };
-        let right = flags[1] < 4 && from != 0 && to != 0 && rest.is_empty();
+        let right = flags[1] < 2 && from != 0 && to != 0 && rest.is_empty();
         let carries = inner.entries.is_empty() || msg_type == MessageType::MsgAppend;
-        let lacks = flags[1] & 2 != 0;
-        (right && carries).then_some(Message { inner, life, to_life, everybody, lacks })
+        (right && carries).then_some(Message { inner, life, to_life, everybody, front })
     }
 }
 
@@ -165,8 +165,7 @@ mod tests {
             entries: entries.into(),
             ..Inner::default()
         };
-        let lacks = kind == MessageType::MsgHeartbeat;
-        Message { inner, life: 12, to_life: 13, everybody: 4, lacks }
+        Message { inner, life: 12, to_life: 13, everybody: 4, front: 3 }
     }
 
     /// A message is read as it was sent, of each kind; its bytes are those that older programs send.

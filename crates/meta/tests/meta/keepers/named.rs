@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Three keepers without trouble, of which one leads.
-fn three(seed: u64) -> Cluster {
+pub fn three(seed: u64) -> Cluster {
     let mut cluster = Cluster::new(seed, 3, None);
     cluster.trouble = false;
     cluster.clients.clear();
@@ -19,12 +19,12 @@ fn three(seed: u64) -> Cluster {
     cluster
 }
 
-fn steps(cluster: &mut Cluster, steps: u64) {
+pub fn steps(cluster: &mut Cluster, steps: u64) {
     cluster.steps(steps).unwrap_or_else(|broken| panic!("{broken}"));
 }
 
 /// Who leads; there is one.
-fn leader(cluster: &mut Cluster) -> usize {
+pub fn leader(cluster: &mut Cluster) -> usize {
     for _ in 0..100 {
         let leads =
             |at: &usize| cluster.machines[*at].runs.as_ref().is_some_and(|(_, store)| store.part() == Part::Leads);
@@ -37,7 +37,7 @@ fn leader(cluster: &mut Cluster) -> usize {
 }
 
 /// Nobody hears this one, nor does it hear anybody.
-fn cut_off(cluster: &mut Cluster, at: usize) {
+pub fn cut_off(cluster: &mut Cluster, at: usize) {
     for other in 0..cluster.machines.len() {
         cluster.cut.extend([(at, other), (other, at)]);
     }
@@ -59,7 +59,7 @@ fn lead_again(cluster: &mut Cluster, first: usize) {
 }
 
 /// Asks this one, in the name of session 10; the answer, if it comes at once.
-fn ask(cluster: &mut Cluster, at: usize, call: u64, request: Request) -> Option<Result<Reply>> {
+pub fn ask(cluster: &mut Cluster, at: usize, call: u64, request: Request) -> Option<Result<Reply>> {
     let (time, wall) = (cluster.time(), cluster.wall());
     let (_, store) = cluster.machines[at].runs.as_mut().expect("it runs");
     store.submit(time, wall, Caller { session: SessionId(10), call, floor: call }, request, (0, 1));
@@ -73,7 +73,7 @@ fn ask(cluster: &mut Cluster, at: usize, call: u64, request: Request) -> Option<
     answer
 }
 
-fn in_service(cluster: &Cluster, at: usize) -> Result<()> {
+pub fn in_service(cluster: &Cluster, at: usize) -> Result<()> {
     cluster.machines[at].runs.as_ref().expect("it runs").1.in_service()
 }
 
@@ -244,6 +244,7 @@ fn mended_with_all_that_it_said() {
     cluster.cut.clear();
     steps(&mut cluster, 20_000);
     assert!(cluster.machines.iter().all(|machine| machine.runs.is_some()), "it is not mended");
+    assert_eq!(cluster.mended, 1, "it was given less than it said it has");
 }
 
 /// A call that was answered, and whose answer is forgotten, as its session asked, comes late to a keeper that leads now.
