@@ -69,3 +69,6 @@ impl KeeperMessage {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
