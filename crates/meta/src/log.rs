@@ -201,8 +201,8 @@ impl Log {
         if let Some(failure) = &self.failure {
             return Err(failure.clone());
         }
-        // Others may need their room for what a leader cuts off that comes after this one (`Keeper::wants_room`).
-        let others = !self.alone && self.keeper.wants_room();
+        // Others may need their room for what a leader cuts off that comes after this one.
+        let others = !self.alone && self.keeper.is_too_long();
         if self.waiting.len() >= WAITING_MAX || !self.has_room() || others {
             return Err(Error::new(
                 ErrorKind::Full,

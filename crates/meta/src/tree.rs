@@ -149,8 +149,10 @@ pub fn failed(doing: &str, error: impl Into<redb::Error>) -> Error {
     let error = error.into();
     let kind = match &error {
         redb::Error::Corrupted(_) => ErrorKind::Corrupt,
-        // It says so of a file that is none of its own.
-        redb::Error::Io(error) if error.kind() == io::ErrorKind::InvalidData => ErrorKind::Corrupt,
+        // It says so of a file that is none of its own, or has been cut off.
+        redb::Error::Io(error) if matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof) => {
+            ErrorKind::Corrupt
+        }
         _ => ErrorKind::Io,
     };
     let remedy = match &error {

@@ -156,10 +156,15 @@ impl Keeper {
         self.go_on(now);
     }
 
-    /// Whether entries should be kept elsewhere soon: the log runs short of room. Nothing is to be proposed meanwhile: a full log takes not even what
-    /// a new leader begins with.
+    /// Whether entries should be kept elsewhere soon: the log runs short of room.
     pub fn wants_room(&self) -> bool {
         self.log.wants_room()
+    }
+
+    /// Whether nothing is to be proposed before entries are kept elsewhere: a full log takes not even what a new leader begins with. Half of it is taken, or
+    /// more than half of a long one.
+    pub fn is_too_long(&self) -> bool {
+        self.log.is_too_long()
     }
 
     /// Whether a quarter of the log is taken: what some keeper lacks is not to be kept for it any more.

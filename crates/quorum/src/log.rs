@@ -180,6 +180,11 @@ impl Log {
         self.segments.wants_room()
     }
 
+    /// Whether no more is to be added by whoever leads (`Segments::is_too_long`).
+    pub(crate) fn is_too_long(&self) -> bool {
+        self.segments.is_too_long()
+    }
+
     /// Whether a quarter of the segments is full.
     pub(crate) fn is_long(&self) -> bool {
         self.segments.is_long()

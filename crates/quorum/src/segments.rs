@@ -179,7 +179,17 @@ impl Segments {
 
     /// Whether segments run short, or none can be had.
     pub(crate) fn wants_room(&self) -> bool {
-        2 * self.full.len() >= self.most || (!self.full.is_empty() && self.current.is_none())
+        2 * self.full.len() >= self.most || self.has_none()
+    }
+
+    /// Whether no more is to be added by whoever leads: an eighth of them after `wants_room`, which is time to free some, if there are so many. What a leader
+    /// cuts off and what it puts in its place have to have room in the rest.
+    pub(crate) fn is_too_long(&self) -> bool {
+        2 * self.full.len().saturating_sub(self.most / 8) >= self.most || self.has_none()
+    }
+
+    fn has_none(&self) -> bool {
+        !self.full.is_empty() && self.current.is_none() && !self.segments.contains(&Segment::Free)
     }
 
     /// Whether a quarter of them is full.

@@ -121,9 +121,14 @@ impl Source {
         self.given.retain(|given| given.front.index >= front);
     }
 
-    /// Gives all up.
-    pub fn forget(&mut self) {
-        self.given.clear();
+    /// Gives all up. Whether pages of some were still asked for.
+    pub fn forget(&mut self) -> bool {
+        self.given.drain(..).any(|given| given.table.is_some())
+    }
+
+    /// Whether this one was being given, and nobody asks for it any more.
+    pub fn has_ended(&self, to: KeeperId, copy: u64) -> bool {
+        self.given.iter().any(|given| (given.to, given.copy) == (to, copy) && given.table.is_none())
     }
 }
 

@@ -25,6 +25,9 @@ const AGAIN: Duration = Duration::from_millis(500);
 /// A copy that nobody says is needed ends after so long: the leader says it ten times a second.
 const UNNEEDED: Duration = Duration::from_secs(5);
 
+/// A page that takes long to write: whoever gives the copy is told so often that it goes on.
+const STILL: Duration = Duration::from_secs(3);
+
 /// A copy that could not be written is begun anew after so long.
 const FAILED: Duration = Duration::from_secs(5);
 
@@ -61,8 +64,10 @@ struct Run {
     copy: u64,
     /// The last key that came.
     behind: Bytes,
-    /// When the page behind it was asked for last, if it was.
+    /// When the page behind it was asked for last, if it was and has not come.
     asked: Option<Time>,
+    /// When something was asked last.
+    spoke: Time,
     /// A page is being written, with the builder.
     writes: bool,
     builder: Option<Box<Builder>>,
@@ -74,7 +79,7 @@ struct Run {
 impl Run {
     fn new(from: KeeperId, copy: u64, now: Time) -> Run {
         let (behind, asked, writes, builder, next) = (Bytes::new(), None, false, None, None);
-        Run { from, copy, behind, asked, writes, builder, next, needed: now }
+        Run { from, copy, behind, asked, spoke: now, writes, builder, next, needed: now }
     }
 
     /// Begins to write the page that came, if none is being written.
@@ -132,6 +137,12 @@ impl Target {
     fn ask(&mut self, now: Time) {
         let Some(run) = &mut self.run else { return };
         run.asked = Some(now);
+        self.say(now);
+    }
+
+    fn say(&mut self, now: Time) {
+        let Some(run) = &mut self.run else { return };
+        run.spoke = now;
         let what = What::Asks { behind: run.behind.clone(), least: self.least };
         let message = CopyMessage { from: self.own, copy: run.copy, what };
         self.wishes.push(Wish::Send { to: run.from, message });
@@ -144,14 +155,17 @@ impl Target {
             self.run = None;
         } else if run.asked.is_some_and(|asked| now >= asked.after(AGAIN)) {
             self.ask(now);
+        } else if run.asked.is_none() && now >= run.spoke.after(STILL) {
+            // The page that comes is not waited for, and counts for nothing.
+            self.say(now);
         }
     }
 
     /// When `tick` has something to do.
     pub fn next_tick(&self) -> Option<Time> {
         let run = self.run.as_ref()?;
-        let asked = run.asked.map(|asked| asked.after(AGAIN));
-        asked.into_iter().chain([run.needed.after(UNNEEDED)]).min()
+        let speaks = run.asked.map_or(run.spoke.after(STILL), |asked| asked.after(AGAIN));
+        Some(speaks.min(run.needed.after(UNNEEDED)))
     }
 
     /// Something of a copy came, perhaps of another one, late or twice.

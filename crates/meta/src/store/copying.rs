@@ -45,7 +45,7 @@ impl<T> Store<T> {
     fn give(&mut self, to: KeeperId, copy: u64, behind: Bytes, least: u64) {
         let now = self.state.now;
         if !self.source.has(to, copy) {
-            if !behind.is_empty() {
+            if !behind.is_empty() || self.source.has_ended(to, copy) {
                 let gone = CopyMessage { from: self.log.own(), copy, what: What::Gone };
                 return self.effects.push(Effect::Send { to, message: KeeperMessage::Copy(gone) });
             }
@@ -63,6 +63,7 @@ impl<T> Store<T> {
                     if front.index < least {
                         return self.hurry(least);
                     }
+                    self.copies_asked.retain(|(other, ..)| *other != to);
                     self.source.give(now, to, copy, (table, front));
                     self.log.hold(self.source.front());
                 }
@@ -100,8 +101,11 @@ impl<T> Store<T> {
     /// Where the log runs short of room it is not kept for copies: changes come first.
     pub(super) fn let_copies_go(&mut self) {
         if self.source.front().is_some() && self.log.wants_room() {
-            self.source.forget();
+            let are_asked_for = self.source.forget();
             self.log.hold(None);
+            if !are_asked_for {
+                return;
+            }
             let text = "changes come faster than a keeper that lacks some gets a copy of the tree; nothing is lost: its copy is begun anew";
             self.failures.insert("copying the tree for another keeper", Error::new(ErrorKind::Busy, text));
         }

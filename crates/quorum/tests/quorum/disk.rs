@@ -398,6 +398,26 @@ fn room_comes_back() {
     assert_eq!((log.failure().map(|error| error.kind()), log.next_tick()), (Some(ErrorKind::Invalid), None));
 }
 
+/// A segment is full to its end, and no other one could be made then: when there is one the log has room.
+#[test]
+fn full_to_the_end() {
+    let random = SimRandom::new(17);
+    let device = SimDevice::new(18, SimFaults::default());
+    let (mut disk, mut log) = new_keeper(&device, &random);
+    let mut now = Time::ZERO;
+    let is_log = |(name, _): &(FileName, u64)| name.kind == FileKind::Log;
+    while !device.files().iter().any(is_log) {
+        passes(&mut log, &mut disk, &mut now, 1);
+    }
+    device.set_faults(SimFaults { no_room_for: Some(FileKind::Log), ..SimFaults::default() });
+    log.push(now, 1, None, entries(1, 2..=17, 100), 1);
+    passes(&mut log, &mut disk, &mut now, 300);
+    assert!(log.durable() == 1 && log.wants_room(), "there is one segment");
+    device.set_faults(SimFaults::default());
+    passes(&mut log, &mut disk, &mut now, 1500);
+    assert!(device.files().iter().filter(|file| is_log(file)).count() > 1 && !log.wants_room());
+}
+
 /// One read that fails is read again, block by block; a disk that gives nothing is said, and nothing is taken for empty.
 #[test]
 fn what_cannot_be_read() {
