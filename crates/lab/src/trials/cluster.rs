@@ -15,8 +15,10 @@ use super::store::Caller;
 use base::buffer::Pool;
 use base::env::Random;
 use base::error::{Error, ErrorKind, Result};
+use base::limit::NODE_SILENCE_MAX;
 use client::Client;
 use harness::stopwatch::Stopwatch;
+use net::message::cluster::ViewAnswer;
 use network::{NetOf, Network};
 use nodes::{NAMES, Node};
 use sim::random::SimRandom;
@@ -199,7 +201,7 @@ impl Cluster {
         let mut workers: Vec<Worker> =
             (0..WORKERS).map(|number| Worker::new(number, &self.random, true, true)).collect();
         workers = self.strike(workers, &clients, strikes).await?;
-        if self.all_serve(&clients[0]).await? != members {
+        if self.all_report(&clients[0]).await? != members {
             return Err(Finding::new(Kind::Lost, "a node has another id, or other devices, than before"));
         }
         let others = self.connect(1).await?;
@@ -227,23 +229,43 @@ impl Cluster {
     }
 
     /// Waits until every node serves. Which node is which, with its devices.
-    async fn all_serve(&self, client: &Client) -> Found<BTreeMap<String, (u128, Vec<u128>)>> {
+    async fn all_serve(&self, client: &Client) -> Found<Members> {
         let began = Stopwatch::start();
         loop {
             let view = client.view().await;
-            if let Ok(view) = &view
-                && view.members.len() == self.nodes.len()
-                && view.members.iter().all(|member| !member.silent && !member.devices.is_empty())
-            {
-                let named = view.members.iter().map(|member| {
-                    let devices = member.devices.iter().map(|device| device.value()).collect();
-                    (member.node.name.clone(), (member.node.node.value(), devices))
-                });
-                return Ok(named.collect());
+            if let Some(members) = view.as_ref().ok().and_then(|view| self.serving(view)) {
+                return Ok(members);
             }
             check_patience(began, || format!("the nodes do not serve; what is known of them: {view:?}"))?;
             tokio::time::sleep(HEAL_PAUSE).await;
         }
+    }
+
+    /// All nodes, if all serve.
+    fn serving(&self, view: &ViewAnswer) -> Option<Members> {
+        let all = view.members.len() == self.nodes.len()
+            && view.members.iter().all(|member| !member.silent && !member.devices.is_empty());
+        let named = view.members.iter().map(|member| {
+            let devices = member.devices.iter().map(|device| device.value()).collect();
+            (member.node.name.clone(), (member.node.node.value(), devices))
+        });
+        all.then(|| named.collect())
+    }
+
+    /// The same, when all have reported since everything was mended: whoever was cut off a moment ago counts as heard of until `NODE_SILENCE_MAX` is over.
+    async fn all_report(&self, client: &Client) -> Found<Members> {
+        let mut members = self.all_serve(client).await?;
+        let (began, mut since) = (Stopwatch::start(), Stopwatch::start());
+        while since.elapsed() <= NODE_SILENCE_MAX {
+            check_patience(began, || "a node reports, and is silent again, and so on".to_string())?;
+            tokio::time::sleep(HEAL_PAUSE).await;
+            let view = client.view().await;
+            if view.ok().and_then(|view| self.serving(&view)).is_none() {
+                members = self.all_serve(client).await?;
+                since = Stopwatch::start();
+            }
+        }
+        Ok(members)
     }
 
     /// Load, and the strikes one after another; each begins before or after the one before it is mended.
@@ -327,6 +349,9 @@ impl Cluster {
         self.nodes.iter().try_for_each(Node::check_words)
     }
 }
+
+/// The nodes by their names: their ids and those of their devices.
+type Members = BTreeMap<String, (u128, Vec<u128>)>;
 
 fn check_patience(began: Stopwatch, what: impl Fn() -> String) -> Found<()> {
     if began.elapsed() < HEAL_WAIT {
