@@ -68,8 +68,7 @@ struct Run {
     asked: Option<Time>,
     /// When something was asked last.
     spoke: Time,
-    /// A page is being written, with the builder.
-    writes: bool,
+    /// None before the first page, and while one is being written.
     builder: Option<Box<Builder>>,
     /// The next one, which came meanwhile: reading and sending it takes as long as writing one.
     next: Option<Page>,
@@ -78,15 +77,8 @@ struct Run {
 
 impl Run {
     fn new(from: KeeperId, copy: u64, now: Time) -> Run {
-        let (behind, asked, writes, builder, next) = (Bytes::new(), None, false, None, None);
-        Run { from, copy, behind, asked, spoke: now, writes, builder, next, needed: now }
-    }
-
-    /// Begins to write the page that came, if none is being written.
-    fn write(&mut self) -> Option<CopyJob> {
-        let page = self.next.take_if(|_| !self.writes)?;
-        self.writes = true;
-        Some(CopyJob { copy: self.copy, builder: self.builder.take(), page })
+        let (behind, asked, builder, next) = (Bytes::new(), None, None, None);
+        Run { from, copy, behind, asked, spoke: now, builder, next, needed: now }
     }
 }
 
@@ -188,13 +180,13 @@ impl Target {
         }
     }
 
-    /// Has what came written, and asks for the next page.
+    /// Has what came written, if nothing is being written, and asks for the next page.
     fn go_on(&mut self, now: Time) {
-        let Some(run) = &mut self.run else { return };
-        if let Some(job) = run.write() {
-            let asks = !job.page.is_last;
+        let Some(run) = self.run.as_mut().filter(|_| !self.writes) else { return };
+        if let Some(page) = run.next.take() {
+            let asks = !page.is_last;
             self.writes = true;
-            self.wishes.push(Wish::Copy(job));
+            self.wishes.push(Wish::Copy(CopyJob { copy: run.copy, builder: run.builder.take(), page }));
             if asks {
                 self.ask(now);
             }
@@ -208,7 +200,7 @@ impl Target {
         let Some(run) = self.run.as_mut().filter(|run| run.copy == done.copy) else { return Ok(None) };
         match done.result {
             Ok(Written::Part(builder)) => {
-                (run.builder, run.writes) = (Some(builder), false);
+                run.builder = Some(builder);
                 self.go_on(now);
                 Ok(None)
             }
