@@ -19,6 +19,9 @@ use quorum::{KeeperId, Stamp};
 
 const MAGIC: [u8; 4] = *b"SWC1";
 
+/// Bytes of the key behind which is asked: none is so long. Whoever gives a copy keeps it.
+const KEY_MAX: usize = 4096;
+
 impl KeeperMessage {
     /// Its bytes. None if it is nothing that keepers tell each other.
     pub fn bytes(&self) -> Option<Vec<u8>> {
@@ -76,7 +79,7 @@ impl CopyMessage {
         let (from, copy) = (count(&mut rest)?, count(&mut rest)?);
         let (index, term, sum) = (count(&mut rest)?, count(&mut rest)?, short(&mut rest)?);
         let length = short(&mut rest)? as usize;
-        let behind = take(&mut rest, length)?;
+        let behind = take(&mut rest, Some(length).filter(|length| *length <= KEY_MAX)?)?;
         let pairs = pairs(&mut rest)?;
         // As the tree's own record is read.
         if index > SEQUENCE_MAX / 2 || term > SEQUENCE_MAX / 2 {

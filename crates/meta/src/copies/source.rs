@@ -97,7 +97,8 @@ impl Source {
             Some((read, _)) if *read == behind => given.again = (2 * given.again).min(AGAIN_MAX),
             _ => given.again = (given.again / 2).max(AGAIN),
         }
-        given.read = Some((behind.clone(), now));
+        // Not the message that it came in.
+        given.read = Some((Bytes::copy_from_slice(&behind), now));
         let table = Arc::clone(given.table.as_ref()?);
         Some(PageJob { own, to, copy, table, front: given.front, behind, length: self.page })
     }
