@@ -36,6 +36,16 @@ pub fn leader(cluster: &mut Cluster) -> usize {
     panic!("nobody leads");
 }
 
+/// The same with a fault put in, and who leads.
+fn three_with(seed: u64, planted: Option<Planted>) -> (Cluster, usize) {
+    let mut cluster = three(seed);
+    cluster.planted = planted;
+    (0..3).for_each(|at| cluster.dies(at));
+    steps(&mut cluster, 5_000);
+    let first = leader(&mut cluster);
+    (cluster, first)
+}
+
 /// Nobody hears this one, nor does it hear anybody.
 pub fn cut_off(cluster: &mut Cluster, at: usize) {
     for other in 0..cluster.machines.len() {
@@ -257,11 +267,7 @@ fn a_late_call_is_not_done_again() {
 
 /// What the late call is answered; none: nothing yet, as it is done again.
 fn late_call(planted: Option<Planted>) -> Option<Result<Reply>> {
-    let mut cluster = three(15);
-    cluster.planted = planted;
-    (0..3).for_each(|at| cluster.dies(at));
-    steps(&mut cluster, 5_000);
-    let first = leader(&mut cluster);
+    let (mut cluster, first) = three_with(15, planted);
     let mkdir = || Request::Mkdir { path: path("/x"), parents: false, new: NewInode::with_mode(0o755) };
     let calls = [
         Request::OpenSession { user: User::default() },
@@ -292,11 +298,7 @@ fn an_old_clock_tells_nothing() {
 }
 
 fn asked_in_an_old_turn(planted: Option<Planted>) -> Option<Result<Reply>> {
-    let mut cluster = three(17);
-    cluster.planted = planted;
-    (0..3).for_each(|at| cluster.dies(at));
-    steps(&mut cluster, 5_000);
-    let first = leader(&mut cluster);
+    let (mut cluster, first) = three_with(17, planted);
     let (began, wall) = (cluster.time(), cluster.wall());
     cluster.machines[first].busy = Some((began, u64::MAX));
     let mut second = first;
