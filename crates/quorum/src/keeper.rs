@@ -161,8 +161,8 @@ impl Keeper {
         self.log.wants_room()
     }
 
-    /// Whether nothing is to be proposed before entries are kept elsewhere: a full log takes not even what a new leader begins with. Half of it is taken, or
-    /// more than half of a long one.
+    /// Whether nothing is to be proposed before entries are kept elsewhere: a full log takes not even what a new leader begins with. Half of its segments are
+    /// full; about five eighths, where there are eight or more.
     pub fn is_too_long(&self) -> bool {
         self.log.is_too_long()
     }
