@@ -3,7 +3,9 @@
 use crate::stored::{log_of, write};
 use crate::world::{SESSION, World, append, create, delete, mkdir, path, stat};
 use base::attributes::NewAttributes;
+use base::disk::BlockFile;
 use base::env::Random;
+use base::error::ErrorKind;
 use base::id::{DeviceId, GroupId, NodeId, SessionId};
 use base::policy::{Class, Compression, Policy};
 use meta::request::{Asked, FileRef, Limit, NodeInfo, User};
@@ -130,4 +132,24 @@ fn fuzz_records() {
         }));
         assert!(attempt.is_ok(), "seed {seed}");
     }
+}
+
+/// A tree's file that is none, or has been cut off, is damaged, which is no failure of the disk; put back it opens.
+#[test]
+fn a_file_that_is_no_tree() {
+    let mut world = World::new(3);
+    world.ask(mkdir("/a")).expect("made");
+    world.power_off(4);
+    let whole = world.file.peek();
+    let damaged = [vec![7; 8192], whole[..whole.len() / 2].to_vec()];
+    for bytes in damaged {
+        world.file.open().set_length(0).expect("emptied");
+        world.file.poke(0, &bytes);
+        let error = world.try_open().expect_err("it is no tree");
+        assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
+    }
+    world.file.open().set_length(0).expect("emptied");
+    world.file.poke(0, &whole);
+    world.open();
+    world.ask(stat("/a")).expect("it is there");
 }
