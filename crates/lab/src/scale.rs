@@ -446,8 +446,9 @@ mod tests {
     /// A node with files is drained with nobody else there and beside a load, and all bytes are what they were.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn a_node_is_drained() {
-        let (speed, load) = (Speed::ssd(200_000_000), Load { chunk: 64 << 10, window: 4, pulls: None });
-        let drains = super::drains::Drains { devices: 3, speed, load, seconds: 0.1, file: 4 * MIB, loaded: false };
+        // The drain is looked at each 50 ms and forgotten when it is over: 20 MB at 25 MB/s are 16 looks.
+        let (speed, load) = (Speed::ssd(25_000_000), Load { chunk: 64 << 10, window: 4, pulls: None });
+        let drains = super::drains::Drains { devices: 3, speed, load, seconds: 0.8, file: 4 * MIB, loaded: false };
         let mut rows = drains.run(&Tools::new()).await.expect("it runs");
         let drains = super::drains::Drains { loaded: true, ..drains };
         rows.extend(drains.run(&Tools::new()).await.expect("it runs"));
