@@ -33,10 +33,12 @@ pub enum ErrorKind {
     OverQuota,
     /// The user lacks a right (`base::permission`). Nothing was done.
     Denied,
+    /// Another keeper of the metadata answers (`base::moved`). Links ask there; programs never see it.
+    Moved,
 }
 
 impl ErrorKind {
-    const ALL: [ErrorKind; 14] = [
+    const ALL: [ErrorKind; 15] = [
         ErrorKind::NotFound,
         ErrorKind::Exists,
         ErrorKind::Invalid,
@@ -51,6 +53,7 @@ impl ErrorKind {
         ErrorKind::Refused,
         ErrorKind::OverQuota,
         ErrorKind::Denied,
+        ErrorKind::Moved,
     ];
 
     /// The number on the wire, from 1.

@@ -14,6 +14,7 @@ pub mod id;
 pub mod layout;
 pub mod limit;
 pub mod metric;
+pub mod moved;
 pub mod net;
 pub mod permission;
 pub mod places;

@@ -85,7 +85,7 @@ pub fn code_of(kind: ErrorKind) -> Exit {
         ErrorKind::Exists => Exit::Exists,
         ErrorKind::Invalid => Exit::Usage,
         ErrorKind::Stale | ErrorKind::Busy => Exit::Busy,
-        ErrorKind::Unreachable => Exit::Unreachable,
+        ErrorKind::Unreachable | ErrorKind::Moved => Exit::Unreachable,
         ErrorKind::Corrupt => Exit::Corrupt,
         ErrorKind::Full | ErrorKind::OverQuota => Exit::NoRoom,
         ErrorKind::Refused => Exit::Refused,
@@ -136,7 +136,7 @@ fn advice(kind: ErrorKind) -> Option<&'static str> {
         ErrorKind::Denied => Some(
             "nothing was done; the owner or whoever runs the server can give the right, with `stormwell chmod` or `stormwell chown`",
         ),
-        ErrorKind::Refused | ErrorKind::OverQuota => None,
+        ErrorKind::Refused | ErrorKind::OverQuota | ErrorKind::Moved => None,
     }
 }
 

@@ -118,7 +118,7 @@ impl From<Error> for Refusal {
             ErrorKind::Stale => LEASE_EXPIRED,
             ErrorKind::Unsupported => UNSUPPORTED,
             // Whoever finds that a file is open says so in HDFS's words before it comes here: what is busy is the store.
-            ErrorKind::Busy | ErrorKind::Unreachable => RETRIABLE,
+            ErrorKind::Busy | ErrorKind::Unreachable | ErrorKind::Moved => RETRIABLE,
             ErrorKind::Corrupt | ErrorKind::Full | ErrorKind::Io | ErrorKind::Protocol | ErrorKind::Refused => IO,
             ErrorKind::OverQuota => IO,
             ErrorKind::Denied => ACCESS_CONTROL,
