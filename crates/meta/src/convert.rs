@@ -161,6 +161,7 @@ pub fn reply_record(reply: &Reply) -> ReplyRecord {
         | Reply::GroupsOn { .. }
         | Reply::FenceList { .. }
         | Reply::Leases(_)
+        | Reply::SessionsOver(_)
         | Reply::NodeFound { .. }
         | Reply::SilentNodes { .. }
         | Reply::Nodes { .. } => unreachable!("only replies to changes are remembered"),

@@ -170,6 +170,11 @@ impl Log {
         self.failure.is_none() && self.keeper.has_lease(now)
     }
 
+    /// The term in which it led last, or does.
+    pub fn term(&self) -> u64 {
+        self.term
+    }
+
     /// Which keeper this is.
     pub fn own(&self) -> KeeperId {
         self.own

@@ -1,4 +1,4 @@
-//! Nodes: which are the store's (remembered), and when each was heard of (forgotten when the store is opened again).
+//! Nodes: which are the store's (remembered), and when each was heard of (forgotten when the store is opened again, or begins to lead).
 
 use crate::format::NodeRecord;
 use crate::key::{Key, after_prefix, wide_at};
@@ -17,6 +17,8 @@ use std::collections::BTreeMap;
 #[derive(Default)]
 pub struct Nodes {
     known: BTreeMap<NodeId, Node>,
+    /// When this store began to lead, if it was another one's turn before: that one may have heard of everybody until then.
+    led_since: Option<Time>,
 }
 
 struct Node {
@@ -42,7 +44,12 @@ impl Nodes {
 
     /// Whether the node was not heard of for `NODE_SILENCE_MAX`. Nodes that never joined are not spoken of: not silent.
     pub fn is_silent(&self, node: NodeId, now: Time) -> bool {
-        self.known.get(&node).is_some_and(|node| node.is_silent(now))
+        self.known.get(&node).is_some_and(|node| node.is_silent(now, self.led_since))
+    }
+
+    /// This store leads from now on, after another one.
+    pub fn led_since(&mut self, now: Time) {
+        self.led_since = Some(now);
     }
 
     /// Whether all devices of the node are to be emptied.
@@ -80,8 +87,8 @@ impl Nodes {
 }
 
 impl Node {
-    fn is_silent(&self, now: Time) -> bool {
-        !self.keeps && self.heard.is_none_or(|heard| now.since(heard) > NODE_SILENCE_MAX)
+    fn is_silent(&self, now: Time, led_since: Option<Time>) -> bool {
+        !self.keeps && self.heard.max(led_since).is_none_or(|heard| now.since(heard) > NODE_SILENCE_MAX)
     }
 }
 
@@ -181,7 +188,7 @@ impl State {
         let others = self.nodes.known.values().filter(|other| other.info.node != info.node);
         let Some(other) = others.into_iter().find(|other| other.info.name == info.name) else { return Ok(()) };
         let other_id = other.info.node;
-        if !other.is_silent(self.now) || !self.devices.of_node(other_id).is_empty() {
+        if !self.nodes.is_silent(other_id, self.now) || !self.devices.of_node(other_id).is_empty() {
             let text = format!(
                 "the name {} is that of node {other_id} at {}; nothing was changed; start this node with another name (--name NAME)",
                 info.name, other.info.address
@@ -208,7 +215,7 @@ impl State {
         let state = |node: &Node| NodeState {
             info: node.info.clone(),
             devices: self.devices.of_node(node.info.node),
-            silent: node.is_silent(self.now),
+            silent: node.is_silent(self.now, self.nodes.led_since),
         };
         Reply::Nodes { epoch: self.counters.epoch, nodes: self.nodes.known.values().map(state).collect() }
     }
@@ -224,7 +231,7 @@ impl State {
 
     /// Answers `NodesSilent`.
     pub fn silent_nodes(&self) -> Reply {
-        let silent = self.nodes.known.iter().filter(|(_, node)| node.is_silent(self.now));
+        let silent = self.nodes.known.iter().filter(|(_, node)| node.is_silent(self.now, self.nodes.led_since));
         Reply::SilentNodes { epoch: self.counters.epoch, nodes: silent.map(|(node, _)| *node).collect() }
     }
 

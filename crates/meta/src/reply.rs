@@ -84,6 +84,8 @@ pub enum Reply {
     Sessions(u64),
     /// Sessions that are open, and how long they do not end.
     Leases(Vec<(SessionId, Duration)>),
+    /// Those of the marks that no open session has.
+    SessionsOver(Vec<u64>),
     /// For each holder that was asked for, how long it was silent at the least.
     Silent(Vec<Duration>),
     /// All devices.

@@ -443,6 +443,11 @@ pub enum Request {
         /// At most so many, those with the longest time left.
         limit: usize,
     },
+    /// Which of these marks of sessions (`SessionId::mark`) no open session has. `SessionsOver`.
+    SessionsOver {
+        /// The marks.
+        marks: Vec<u64>,
+    },
     /// Says that a device exists. `Done`.
     DeviceRegister {
         /// Its id.

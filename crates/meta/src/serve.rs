@@ -29,6 +29,7 @@ impl Request {
                 | Request::Usage
                 | Request::Sessions
                 | Request::SessionLeases { .. }
+                | Request::SessionsOver { .. }
                 | Request::DeviceReport { .. }
                 | Request::DeviceList
                 | Request::DevicesRemoved { .. }
@@ -160,6 +161,11 @@ impl State {
                 // Sessions are in memory when they are in the log, durable or not yet.
                 self.layers.observe(self.sequence());
                 Ok(Reply::Leases(self.sessions.leases(self.now, only, limit)))
+            }
+            Request::SessionsOver { marks } => {
+                // Devices forget what they know of them: it has to be durable first.
+                self.layers.observe(self.sequence());
+                Ok(Reply::SessionsOver(self.sessions.over(marks)))
             }
             Request::NodeReport { node, keeps, devices } => self.report_node(node, keeps, &devices),
             Request::NodeList => {

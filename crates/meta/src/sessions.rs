@@ -121,6 +121,14 @@ impl Sessions {
         leases
     }
 
+    /// Those of these marks (`SessionId::mark`) that no open session has.
+    pub fn over(&self, mut marks: Vec<u64>) -> Vec<u64> {
+        let of =
+            |mark: u64| SessionId(u128::from(mark) << 64)..=SessionId(u128::from(mark) << 64 | u128::from(u64::MAX));
+        marks.retain(|mark| self.open.range(of(*mark)).next().is_none());
+        marks
+    }
+
     /// Who has this session.
     pub fn user(&self, session: SessionId) -> Arc<User> {
         self.open.get(&session).map(|session| session.user.clone()).unwrap_or_default()

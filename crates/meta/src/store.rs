@@ -141,7 +141,10 @@ impl<T> Store<T> {
         assert!(length >= MIB && length.is_multiple_of(BLOCK as u64), "a log segment of {length} bytes");
         let Found { layers, sequence, entries, log, least } = open::open(disk, tree, settings, (now, wall))?;
         let state = State::load((layers, sequence), settings, (now, wall), least)?;
-        let part = if log.is_alone() { Part::Leads } else { Part::Follows(None) };
+        let part = match log.is_alone() {
+            true => Part::Leads { term: log.term() },
+            false => Part::Follows { leader: None, term: 0 },
+        };
         let target = Target::new(log.own(), 0, Arc::clone(&settings.random), settings.planted);
         let opened = Opened { replayed: entries, sessions: state.sessions.count() };
         let store = Store {
@@ -295,7 +298,8 @@ impl<T> Store<T> {
             && (!self.log.is_alone() || self.merge_failure.is_some())
         {
             // Neither the log nor the tree will ever make durable what this answer shows.
-            self.effects.push(Effect::Reply { tag, result: Err(failure.clone()) });
+            let error = if self.log.is_alone() { failure.clone() } else { self.elsewhere() };
+            self.effects.push(Effect::Reply { tag, result: Err(error) });
         } else {
             self.waiting.insert((wait_for, self.requests), Waiting { tag, result, made });
         }
@@ -327,7 +331,7 @@ impl<T> Store<T> {
         self.log.tick(now);
         self.follow_log();
         self.tick_copies();
-        if self.part != Part::Leads {
+        if !self.part.leads() {
             return;
         }
         if self.check_in_service().is_err() {
@@ -423,7 +427,7 @@ impl<T> Store<T> {
             let collect = self.state.collecting.then(|| self.collect_due());
             collect.into_iter().chain(self.state.sessions.next_end()).min()
         };
-        let work = work.filter(|_| self.part == Part::Leads);
+        let work = work.filter(|_| self.part.leads());
         let work = work.map(|time| self.stuck.map_or(time, |stuck| stuck.max(time)));
         let copies = self.target.next_tick().into_iter().chain(self.source.next_tick());
         merge.into_iter().chain(work).chain(self.log.next_tick()).chain(copies).min()
@@ -510,6 +514,10 @@ impl<T> Store<T> {
             Err(error) => {
                 let text = format!("changes are refused until a restart, reads go on: {error}");
                 self.merge_failure = Some(Error::new(ErrorKind::Io, text));
+                if !self.log.is_alone() {
+                    // Another one leads, whose tree is well.
+                    self.log.fail(error.clone());
+                }
                 // If the log failed too, nothing can make durable what is not: not even reads of it may be answered.
                 if self.log.failure().is_some() {
                     self.refuse_waiting(&error, |_| true);

@@ -79,12 +79,14 @@ impl Metadata {
     }
 
     /// Those of these marks of sessions (`SessionId::mark`) that no open session has.
-    pub fn over(&self, mut marks: Vec<u64>) -> Vec<u64> {
-        let open = self.open_sessions.read().unwrap_or_else(PoisonError::into_inner);
-        let of =
-            |mark: u64| SessionId(u128::from(mark) << 64)..=SessionId(u128::from(mark) << 64 | u128::from(u64::MAX));
-        marks.retain(|mark| open.range(of(*mark)).next().is_none());
-        marks
+    pub async fn over(&self, marks: Vec<u64>) -> Result<Vec<u64>> {
+        if marks.is_empty() {
+            return Ok(marks);
+        }
+        match self.ask(Request::SessionsOver { marks }).await? {
+            Reply::SessionsOver(over) => Ok(over),
+            other => unreachable!("sessions that are over were asked for: {other:?}"),
+        }
     }
 
     /// This session does not end for want of renewal. The first one that is named counts.

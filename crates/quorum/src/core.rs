@@ -99,6 +99,8 @@ pub enum Role {
     Follows {
         /// Who leads, if it knows.
         leader: Option<KeeperId>,
+        /// In which term.
+        term: u64,
     },
 }
 
@@ -189,7 +191,7 @@ impl Core {
             lease: Lease::default(),
             handing_over: None,
             vote,
-            role: Role::Follows { leader: None },
+            role: Role::Follows { leader: None, term: 0 },
             writing: VecDeque::new(),
             uncommitted_max,
             uncommitted: VecDeque::new(),
@@ -587,6 +589,7 @@ impl Core {
             StateRole::Leader => Role::Leads { term: raft.term },
             _ => Role::Follows {
                 leader: Some(raft.leader_id).filter(|leader| *leader != raft::INVALID_ID).map(KeeperId),
+                term: raft.term,
             },
         };
         if role == self.role {

@@ -1,18 +1,11 @@
 //! Copies of the tree between the stores of several keepers: what a leader has not in its log any more, another one gets from its tree.
 
-use super::{Effect, Part, Store};
+use super::{Effect, Store};
 use crate::copies::{self, CopyMessage, CopyResult, KeeperMessage, What, Wish};
 use base::error::{Error, ErrorKind};
 use base::unit::Time;
 use bytes::Bytes;
 use quorum::KeeperId;
-
-/// What a store says whose copy is whole.
-fn replaced() -> Error {
-    let text = "this keeper of the metadata begins anew with a copy of another one's tree; whether a change was made is not known if it was asked \
-                before; ask the one that leads";
-    Error::new(ErrorKind::Busy, text)
-}
 
 impl<T> Store<T> {
     /// What became of a page of a copy. When it was the last one this store ends (`Effect::Copied`).
@@ -21,7 +14,7 @@ impl<T> Store<T> {
         match self.target.written(now, done) {
             // A new leader may have had meanwhile what was lacking, and this one's tree has more than the copy, of which the log is not there any more.
             Ok(Some(front)) if front.index > self.log.committed_index() && self.log.failure().is_none() => {
-                self.log.fail(replaced());
+                self.log.fail(self.elsewhere());
                 self.effects.push(Effect::Copied);
             }
             Ok(_) => {}
@@ -79,7 +72,7 @@ impl<T> Store<T> {
     /// Somebody waits until the tree has all groups up to this index.
     fn hurry(&mut self, least: u64) {
         self.merges_soon = true;
-        if self.part == Part::Leads {
+        if self.part.leads() {
             self.log.go_on_to(self.state.now, least);
         }
     }

@@ -6,6 +6,7 @@ use crate::log::Event;
 use crate::replay;
 use crate::state::State;
 use base::error::{Error, ErrorKind, Result};
+use base::moved::Moved;
 use base::unit::Time;
 use quorum::{Entry, KeeperId, Role};
 
@@ -13,21 +14,35 @@ use quorum::{Entry, KeeperId, Role};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// It answers.
-    Leads,
+    Leads {
+        /// The term: nobody else answers in it, and whoever answers in a higher one came later.
+        term: u64,
+    },
     /// It was elected, and does not know all that is committed yet.
-    Begins,
-    /// Another one answers, if it is known which.
-    Follows(Option<KeeperId>),
+    Begins {
+        /// The term.
+        term: u64,
+    },
+    /// Another one answers.
+    Follows {
+        /// Which, if it is known.
+        leader: Option<KeeperId>,
+        /// In which term.
+        term: u64,
+    },
 }
 
-/// The error for a question that another keeper answers.
-fn elsewhere(leader: Option<KeeperId>) -> Error {
-    let who =
-        leader.map_or("which one does is not known yet".to_string(), |leader| format!("keeper {} does", leader.0));
-    let text = format!(
-        "this keeper of the metadata does not lead, {who}; whether a change was made is not known if it was asked before; ask there"
-    );
-    Error::new(ErrorKind::Busy, text)
+impl Part {
+    /// Whether it answers.
+    pub fn leads(self) -> bool {
+        matches!(self, Part::Leads { .. })
+    }
+
+    /// The term.
+    pub fn term(self) -> u64 {
+        let (Part::Leads { term } | Part::Begins { term } | Part::Follows { term, .. }) = self;
+        term
+    }
 }
 
 fn another_history(settled: u64, sequence: u64) -> Error {
@@ -59,13 +74,14 @@ impl<T> Store<T> {
         self.follow_log();
     }
 
-    /// The error for whoever asks a store that does not answer.
+    /// The error for a question that another keeper answers. Where that one listens, the store does not know.
+    pub(super) fn elsewhere(&self) -> Error {
+        Moved { leader: None, term: self.part.term() }.into()
+    }
+
+    /// That error, if this store does not answer.
     pub(super) fn check_leads(&self) -> Result<()> {
-        match self.part {
-            Part::Leads => Ok(()),
-            Part::Begins => Err(elsewhere(None)),
-            Part::Follows(leader) => Err(elsewhere(leader)),
-        }
+        if self.part.leads() { Ok(()) } else { Err(self.elsewhere()) }
     }
 
     /// Whether what was read may be told now: nobody else can have changed it.
@@ -82,7 +98,7 @@ impl<T> Store<T> {
                 Event::Lacks(leader) => self.target.needs(self.state.now, leader),
             }
         }
-        if self.part == Part::Begins && self.log.has_lease(self.state.now) {
+        if matches!(self.part, Part::Begins { .. }) && self.log.has_lease(self.state.now) {
             self.begin_to_lead();
         }
         self.release(self.log.is_alone());
@@ -93,9 +109,10 @@ impl<T> Store<T> {
                 // Whether it is kept is not known: the log may have it after a restart, so nobody is to see it undone. The tree makes it durable.
                 self.refuse_waiting(&failure, |waiting| waiting.made);
             } else {
-                self.refuse_waiting(&failure, |_| true);
+                // The others may have what it did not hear of as committed.
+                self.refuse_waiting(&self.elsewhere(), |_| true);
                 self.throw_away();
-                self.set_part(Part::Follows(None));
+                self.set_part(Part::Follows { leader: None, term: self.part.term() });
             }
         }
     }
@@ -135,16 +152,18 @@ impl<T> Store<T> {
     /// Another leader, or this one. What it answered before counts; what it did not answer may be done or not.
     fn turned(&mut self, role: Role) {
         let part = match role {
-            Role::Leads { .. } => Part::Begins,
-            Role::Follows { leader } => Part::Follows(leader),
+            Role::Leads { term } => Part::Begins { term },
+            Role::Follows { leader, term } => Part::Follows { leader, term },
         };
-        if !matches!(self.part, Part::Follows(_)) {
+        let followed = matches!(self.part, Part::Follows { .. });
+        if !followed {
             self.release(false);
-            let leader = if let Part::Follows(leader) = part { leader } else { None };
-            self.refuse_waiting(&elsewhere(leader), |_| true);
-            self.throw_away();
         }
         self.set_part(part);
+        if !followed {
+            self.refuse_waiting(&self.elsewhere(), |_| true);
+            self.throw_away();
+        }
     }
 
     /// What is not committed, or not heard of as such, is not in the state any more.
@@ -202,7 +221,8 @@ impl<T> Store<T> {
                 // Who was heard of since it led last, others know. What it told then, and ended since, it tells now.
                 state.sessions.keep_untold(&self.state.sessions, self.log.settled());
                 self.state = state;
-                self.set_part(Part::Leads);
+                self.state.nodes.led_since(now);
+                self.set_part(Part::Leads { term: self.part.term() });
             }
             Err(error) => {
                 self.failures.insert("beginning to lead", error.clone());

@@ -111,7 +111,7 @@ requests! {
         SetAttributes SetXattr Truncate Concat SetPolicy SetQuota DeviceDrain NodeDrain NodeRemove BagCreate BagRewind BagSeal BagDelete
         Fence;
     others: OpenSession Renew Holders CloseSession Stat Lookup JudgeBelow For PathOf List Provided Asked Answered Locate GetXattrs GetPolicy
-        GetQuota DiskUsage Usage Sessions SessionLeases DeviceRegister DeviceReport DeviceList DeviceRemove DevicesRemoved NodeJoin NodeReport
+        GetQuota DiskUsage Usage Sessions SessionLeases SessionsOver DeviceRegister DeviceReport DeviceList DeviceRemove DevicesRemoved NodeJoin NodeReport
         NodeList NodeFind NodesSilent GroupsOn MoveGroup BagStat BagList BagSealed BagMembers BagOf Garbage Collected KnownGroups FilesIn FenceList Recovered
 }
 

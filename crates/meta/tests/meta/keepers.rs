@@ -13,7 +13,7 @@ use base::id::ClusterId;
 use base::planted::Planted;
 use base::unit::{GIB, MIB, Time, WallTime};
 use clients::{Asked, Client, Known, Name, Question, Tag};
-use meta::{CopyJob, Effect, KeeperMessage, Mending, MergeJob, PageJob, Part, Seats, Settings, Store};
+use meta::{CopyJob, Effect, KeeperMessage, Mending, MergeJob, PageJob, Seats, Settings, Store};
 use quorum::KeeperId;
 use sim::disk::{SimDevice, SimDisk, SimFaults, When};
 use sim::file::SimFileDevice;
@@ -417,7 +417,7 @@ impl Cluster {
                 machine.starts_at = self.now;
                 self.copies += 1;
             }
-            Effect::Turned(part) => self.leaders += u64::from(part == Part::Leads),
+            Effect::Turned(part) => self.leaders += u64::from(part.leads()),
             Effect::Reply { tag, result } => self.answered(tag, result)?,
         }
         Ok(())

@@ -226,6 +226,20 @@ fn silence() {
     assert_eq!(used(&mut world), (vec![1, 20], vec![1, 20]), "a device is missing");
 }
 
+/// Of sessions that are open, or were never heard of, or have ended: which are over. An end is told when it is durable.
+#[test]
+fn sessions_over() {
+    let mut world = World::new(8);
+    let over = |world: &mut World, marks: Vec<u64>| match world.ask(Request::SessionsOver { marks }) {
+        Ok(Reply::SessionsOver(over)) => over,
+        other => panic!("{other:?}"),
+    };
+    let (open, unknown) = (SESSION.mark(), SESSION.mark() + 1);
+    assert_eq!(over(&mut world, vec![open, unknown]), [unknown]);
+    world.ask(Request::CloseSession).expect("it is open");
+    assert_eq!(over(&mut world, vec![open]), [open]);
+}
+
 /// What is said of a session's time is never more than it has.
 #[test]
 fn leases() {

@@ -101,7 +101,7 @@ impl Node {
         let mut answer = keeper.answer_to(self.id, info.node, epoch).await?;
         answer.removed = removed;
         remembered.truncate(SESSIONS_ASKED_MAX);
-        answer.over = keeper.metadata.over(remembered);
+        answer.over = keeper.metadata.over(remembered).await?;
         Ok(answer)
     }
 

@@ -39,7 +39,7 @@ impl Job for ForgetSessions {
             // One that is not served any more remembers nothing.
             remembered.extend(order.answer().await.and_then(Result::ok).unwrap_or_default());
         }
-        node.sessions_over(&node.metadata()?.over(remembered.into_iter().collect()));
+        node.sessions_over(&node.metadata()?.over(remembered.into_iter().collect()).await?);
         Ok(false)
     }
 }

@@ -162,14 +162,15 @@ impl Thread {
     /// Lets answers go, and notes what the disk is to do.
     fn perform(&mut self) {
         let _cork = Cork::hold();
-        // Before the answers: who hears that its session began must be believed.
+        let effects = self.store.take_effects(self.clock.now());
+        // Before the answers leave, and with all that they tell: who hears that its session began must be believed, and one that is over forgets.
         self.metadata.note_turns(self.store.take_session_turns());
         if self.store.take_made_work() {
             self.between.tells();
             let work = self.metadata.work.lock().unwrap_or_else(PoisonError::into_inner);
             work.iter().for_each(|notify| notify.notify_one());
         }
-        for effect in self.store.take_effects(self.clock.now()) {
+        for effect in effects {
             match effect {
                 Effect::Disk { token, op } => {
                     self.in_flight += 1;

@@ -6,7 +6,7 @@ use base::env::Random;
 use base::error::{Error, ErrorKind};
 use base::id::SessionId;
 use meta::request::{NewInode, User};
-use meta::{Caller, Part, Reply, Request};
+use meta::{Caller, Reply, Request};
 use std::collections::BTreeSet;
 
 /// Who asked, and which of his tries it is.
@@ -84,7 +84,7 @@ impl Cluster {
         if self.clients[who].again_at > self.now {
             return;
         }
-        let leads = |machine: &Machine| machine.runs.as_ref().is_some_and(|(_, store)| store.part() == Part::Leads);
+        let leads = |machine: &Machine| machine.runs.as_ref().is_some_and(|(_, store)| store.part().leads());
         let leading: Vec<usize> = (0..self.machines.len()).filter(|at| leads(&self.machines[*at])).collect();
         let at = match leading.len() as u64 {
             0 => self.random.below(self.machines.len() as u64) as usize,
@@ -146,7 +146,7 @@ impl Cluster {
         let Some(client) = self.clients.get_mut(who).filter(|client| client.tries == tries) else { return Ok(()) };
         let Some(asked) = client.asked.clone() else { return Ok(()) };
         match (asked, result) {
-            (_, Err(error)) if matches!(error.kind(), ErrorKind::Busy | ErrorKind::Io | ErrorKind::Full) => {
+            (_, Err(error)) if matches!(error.kind(), ErrorKind::Moved | ErrorKind::Full) => {
                 client.again_at = now + self.random.below(500 * MS);
                 return Ok(());
             }

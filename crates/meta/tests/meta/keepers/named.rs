@@ -3,10 +3,12 @@
 use super::{Asked, Client, Cluster, MS, groups_of};
 use crate::world::{path, small_file, stat};
 use base::error::{ErrorKind, Result};
-use base::id::SessionId;
+use base::id::{NodeId, SessionId};
+use base::limit::NODE_SILENCE_MAX;
 use base::planted::Planted;
-use meta::request::{NewInode, User};
+use meta::request::{NewInode, NodeInfo, User};
 use meta::{Caller, Effect, Part, Reply, Request};
+use quorum::KeeperId;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -26,8 +28,7 @@ pub fn steps(cluster: &mut Cluster, steps: u64) {
 /// Who leads; there is one.
 pub fn leader(cluster: &mut Cluster) -> usize {
     for _ in 0..100 {
-        let leads =
-            |at: &usize| cluster.machines[*at].runs.as_ref().is_some_and(|(_, store)| store.part() == Part::Leads);
+        let leads = |at: &usize| cluster.machines[*at].runs.as_ref().is_some_and(|(_, store)| store.part().leads());
         if let Some(at) = (0..cluster.machines.len()).find(leads) {
             return at;
         }
@@ -97,11 +98,11 @@ fn others_are_faster() {
     let leads = loop {
         steps(&mut cluster, 1);
         for at in 0..3 {
-            if part(&cluster, at) == Some(Part::Begins) {
+            if matches!(part(&cluster, at), Some(Part::Begins { .. })) {
                 cluster.machines[at].slow_until = cluster.now + 1_000 * MS;
             }
         }
-        if let Some(at) = (0..3).find(|at| part(&cluster, *at) == Some(Part::Leads)) {
+        if let Some(at) = (0..3).find(|at| part(&cluster, *at).is_some_and(Part::leads)) {
             break at;
         }
         assert!(cluster.now < 30_000 * MS, "nobody leads");
@@ -113,6 +114,47 @@ fn others_are_faster() {
     cluster.machines[leads].slow_until = 0;
     steps(&mut cluster, 100);
     assert_eq!(cluster.answered, 0, "no other keeper has it");
+}
+
+/// Whoever begins to lead has heard of no node yet, but the one before it may have until then: nobody is silent for that, nor loses a name. Terms rise.
+#[test]
+fn nobody_is_silent_because_of_a_turn() {
+    let mut cluster = three(11);
+    let first = leader(&mut cluster);
+    let join = |id: u128, name: &str| Request::NodeJoin {
+        node: NodeInfo { node: NodeId(id), name: name.to_string(), address: "a:1".to_string(), ..NodeInfo::default() },
+    };
+    let silent = |cluster: &mut Cluster, at| match ask(cluster, at, 0, Request::NodesSilent) {
+        Some(Ok(Reply::SilentNodes { nodes, .. })) => nodes,
+        other => panic!("{other:?}"),
+    };
+    let part = |cluster: &Cluster, at: usize| cluster.machines[at].runs.as_ref().map(|(_, store)| store.part());
+    ask(&mut cluster, first, 1, Request::OpenSession { user: User::default() });
+    steps(&mut cluster, 100);
+    let joined = ask(&mut cluster, first, 0, join(1, "a"));
+    assert_eq!(joined, None, "it waits for the others");
+    steps(&mut cluster, 100);
+    ask(&mut cluster, first, 0, Request::NodeReport { node: NodeId(1), keeps: false, devices: Vec::new() });
+    let before = part(&cluster, first).map_or(0, Part::term);
+    cut_off(&mut cluster, first);
+    let at = loop {
+        steps(&mut cluster, 1);
+        if let Some(at) = (0..3).find(|at| *at != first && part(&cluster, *at).is_some_and(Part::leads)) {
+            break at;
+        }
+    };
+    assert_eq!(silent(&mut cluster, at), []);
+    ask(&mut cluster, at, 0, join(2, "a"));
+    steps(&mut cluster, 100);
+    let known = ask(&mut cluster, at, 0, Request::NodeList);
+    assert!(matches!(&known, Some(Ok(Reply::Nodes { nodes, .. })) if nodes.len() == 1), "{known:?}");
+    steps(&mut cluster, NODE_SILENCE_MAX.as_millis() as u64);
+    assert_eq!(silent(&mut cluster, at), [NodeId(1)]);
+    let term = part(&cluster, at).map_or(0, Part::term);
+    assert!(term > before, "{term} after {before}");
+    let third = (0..3).find(|third| *third != first && *third != at).expect("it is of three");
+    let leader = Some(KeeperId(at as u64 + 1));
+    assert_eq!(part(&cluster, third), Some(Part::Follows { leader, term }));
 }
 
 /// A leader that hears of nobody reads nothing to anybody once its lease is over, though it does not know yet that another one may lead.
@@ -127,7 +169,7 @@ fn without_a_lease_nothing_is_read() {
     let mut without = 0;
     for millisecond in 0.. {
         steps(&mut cluster, 1);
-        if part(&cluster) != Some(Part::Leads) {
+        if !part(&cluster).is_some_and(Part::leads) {
             break;
         }
         let answer = ask(&mut cluster, at, 0, look());
@@ -304,8 +346,7 @@ fn asked_in_an_old_turn(planted: Option<Planted>) -> Option<Result<Reply>> {
     let mut second = first;
     while second == first {
         steps(&mut cluster, 100);
-        let leads =
-            |at: &usize| cluster.machines[*at].runs.as_ref().is_some_and(|(_, store)| store.part() == Part::Leads);
+        let leads = |at: &usize| cluster.machines[*at].runs.as_ref().is_some_and(|(_, store)| store.part().leads());
         second = (0..3).filter(|at| *at != first).find(leads).unwrap_or(first);
     }
     ask(&mut cluster, second, 1, Request::OpenSession { user: User::default() });
