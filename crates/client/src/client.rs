@@ -446,6 +446,8 @@ impl Start {
             credentials,
             asker: Asker::Client,
             numbers: CallNumbers::default(),
+            incarnation: None,
+            once: false,
         };
         let renewal = session::Renew { owner, group, groups, again: false };
         Start {

@@ -26,6 +26,8 @@ impl StatusQuery {
             credentials,
             asker: Asker::Client,
             numbers: CallNumbers::default(),
+            incarnation: None,
+            once: false,
         };
         Ok(StatusQuery { link: Link::connect(net, &address, settings).await? })
     }

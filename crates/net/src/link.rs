@@ -51,6 +51,13 @@ pub struct LinkSettings {
     pub asker: Asker,
     /// Numbers the session's calls: every link of the session has clones of one.
     pub numbers: CallNumbers,
+    /// The start of the node that is meant, which `Welcome` says. Nothing is sent to another one: all calls fail (`Unreachable`) from then on,
+    /// since who ordered something of a node's earlier life has to look first what the new one is. None: whichever answers. A node of an
+    /// older version, which says none, counts as the one that is meant.
+    pub incarnation: Option<u64>,
+    /// A call leaves once: if its connection breaks it fails (`Unreachable`, it may have been done), and what had not left goes on the next
+    /// one. Else all that has no answer is sent again under its number.
+    pub once: bool,
 }
 
 /// A link to one node. Clones are the same link; the last one closes it.
@@ -125,7 +132,9 @@ impl Link {
         let mut busy = None;
         let made = match timeout(silence_max, make_first(&shared, &mut busy)).await {
             Ok(Ok(made)) => made,
-            Ok(Err(error)) if error.kind() == ErrorKind::Unreachable => return Err(nobody(address, error.text())),
+            Ok(Err(error)) if error.kind() == ErrorKind::Unreachable && !shared.is_anew() => {
+                return Err(nobody(address, error.text()));
+            }
             Ok(Err(error)) => return Err(error),
             Err(_) => {
                 let silence = || nobody(address, &format!("silence for {} s", silence_max.as_secs()));
@@ -143,7 +152,7 @@ impl Link {
 
     fn start(shared: Arc<Shared>, mut made: Option<Made>) -> Link {
         let connections = shared.settings.connections.max(1);
-        let node = made.as_ref().map_or(NodeId::default(), |made| made.node);
+        let node = made.as_ref().map_or(NodeId::default(), |made| made.welcomed.node);
         let slots: Vec<Arc<Slot>> = (0..connections).map(|_| Arc::new(Slot::new(shared.clone()))).collect();
         // The first connection may be there; the others are made when they are first used.
         for slot in &slots {
@@ -248,7 +257,18 @@ impl Remote {
         }
         let (answer, receiver) = oneshot::channel();
         let since = self.shared.settings.clock.now();
-        slot.put(Pending { number, request, kind, message, payload, answer, since, attempts: 0, sent: sent.clone() });
+        slot.put(Pending {
+            number,
+            request,
+            kind,
+            message,
+            payload,
+            answer,
+            since,
+            attempts: 0,
+            left: false,
+            sent: sent.clone(),
+        });
         let Ok(answer) = receiver.await else { return Err(self.closed()) };
         // Whoever began the request says to people which it was, and nodes compare what they were told with what they hear later.
         let is_whole = outer.is_none() && self.shared.settings.asker == Asker::Client;

@@ -72,6 +72,8 @@ pub enum Asker {
         node: NodeId,
         /// Rises with every start of it.
         incarnation: u64,
+        /// The term in which it leads the keepers and orders over this connection; zero: none.
+        term: u64,
     },
 }
 

@@ -344,6 +344,8 @@ mod tests {
             credentials: Credentials::default(),
             asker: Asker::Client,
             numbers: CallNumbers::default(),
+            incarnation: None,
+            once: false,
         };
         Peers::new(Arc::new(network), settings)
     }

@@ -251,8 +251,10 @@ fn links_of(
         clock: clock.clone(),
         random: random.clone(),
         credentials: settings.credentials(),
-        asker: Asker::Node { node: identity.node, incarnation: identity.incarnation },
+        asker: Asker::Node { node: identity.node, incarnation: identity.incarnation, term: 0 },
         numbers: CallNumbers::default(),
+        incarnation: None,
+        once: false,
     }
 }
 

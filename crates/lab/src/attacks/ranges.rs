@@ -49,6 +49,8 @@ async fn read(target: &Target, range: fn(u64) -> chunk::Range) -> Result<()> {
         credentials: Credentials::default(),
         asker: Asker::Client,
         numbers: CallNumbers::default(),
+        incarnation: None,
+        once: false,
     };
     let link = Link::connect(Arc::new(TcpNet), &target.store, settings).await?;
     let locate = Locate { path: "/attacked".to_string(), length: LENGTH, ..Locate::default() };

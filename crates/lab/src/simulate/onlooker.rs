@@ -56,7 +56,7 @@ async fn say_late(scene: &Scene, random: &SimRandom, name: &str, view: &ViewAnsw
     }
     let keeper = view.members.iter().find(|member| member.node.node == view.keeper);
     let Some(keeper) = keeper else { return Ok(()) };
-    let asker = Asker::Node { node: NodeId(node.node.value()), incarnation: node.incarnation };
+    let asker = Asker::Node { node: NodeId(node.node.value()), incarnation: node.incarnation, term: 0 };
     let settings = LinkSettings { asker, ..scene.bare_session(name, random) };
     let link = scene.link(name, &keeper.node.address, &settings).await?;
     let who = node.name.clone();

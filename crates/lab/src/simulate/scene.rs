@@ -315,6 +315,8 @@ impl Scene {
             credentials: net::Credentials::default(),
             asker: net::Asker::Client,
             numbers,
+            incarnation: None,
+            once: false,
         }
     }
 

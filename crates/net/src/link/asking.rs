@@ -67,6 +67,7 @@ impl Role for Asking {
     }
 
     fn tick(&mut self, moments: &Moments) -> Result<()> {
+        self.slot.shared.check_start()?;
         self.slot.shared.hear(moments.heard);
         self.slot.return_credit(IDLE_CREDIT_MAX, TICK);
         let Some(since) = self.slot.pending_since() else { return Ok(()) };

@@ -25,14 +25,22 @@ enum Ended {
     Here(Error),
 }
 
-/// Greets the node at the other end and gives its id. `Refused`, `Unsupported`: one of both does not want the other.
+/// Who welcomed us.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Welcomed {
+    pub(super) node: NodeId,
+    /// Which start of it; zero: an older node that does not say.
+    pub(super) incarnation: u64,
+}
+
+/// Greets the node at the other end. `Refused`, `Unsupported`: one of both does not want the other.
 pub(super) async fn greet(
     stream: &mut Box<dyn Stream>,
     decoder: &mut Decoder,
     settings: &LinkSettings,
-) -> Result<NodeId> {
+) -> Result<Welcomed> {
     match timeout(HELLO_WAIT_MAX, converse(stream, decoder, settings)).await {
-        Ok(Ok(node)) => Ok(node),
+        Ok(Ok(welcomed)) => Ok(welcomed),
         Ok(Err(Ended::There(error))) => Err(error),
         Ok(Err(Ended::Here(error))) => {
             // Told for the people over there; if it does not arrive, there is nobody to tell.
@@ -50,26 +58,26 @@ async fn converse(
     stream: &mut Box<dyn Stream>,
     decoder: &mut Decoder,
     settings: &LinkSettings,
-) -> std::result::Result<NodeId, Ended> {
+) -> std::result::Result<Welcomed, Ended> {
     let secret = settings.credentials.secret.as_ref();
     let hello = Bytes::from(hello(settings).encode_to_vec());
     let greeting = Header { kind: HELLO, ..Header::default() };
     let mut frame = ask(stream, decoder, greeting, &hello).await.map_err(Ended::There)?;
     let mut proved = None;
     if let Some(secret) = secret {
-        let (proof, node) = answer(&frame, hello, secret).map_err(Ended::Here)?;
+        let (proof, prover) = answer(&frame, hello, secret).map_err(Ended::Here)?;
         let header = Header { kind: PROVE, flags: REPLY, ..Header::default() };
         frame = ask(stream, decoder, header, &Bytes::from(proof.encode_to_vec())).await.map_err(Ended::There)?;
-        proved = Some(node);
+        proved = Some(prover);
     }
     welcomed(&frame, settings, proved).map_err(Ended::Here)
 }
 
 fn hello(settings: &LinkSettings) -> Hello {
     let credentials = &settings.credentials;
-    let (role, node, incarnation) = match settings.asker {
-        Asker::Client => (Role::Client, None, 0),
-        Asker::Node { node, incarnation } => (Role::Node, Some(node.0.into()), incarnation),
+    let (role, node, incarnation, term) = match settings.asker {
+        Asker::Client => (Role::Client, None, 0, 0),
+        Asker::Node { node, incarnation, term } => (Role::Node, Some(node.0.into()), incarnation, term),
     };
     Hello {
         version_min: VERSION_MIN.into(),
@@ -81,6 +89,7 @@ fn hello(settings: &LinkSettings) -> Hello {
         role: role as i32,
         node,
         incarnation,
+        term,
     }
 }
 
@@ -93,8 +102,8 @@ async fn ask(stream: &mut Box<dyn Stream>, decoder: &mut Decoder, header: Header
     Ok(frame)
 }
 
-/// Judges a node's challenge; our proof for it, and which node it has proved to be.
-fn answer(frame: &Frame, hello: Bytes, secret: &Secret) -> Result<(Proof, NodeId)> {
+/// Judges a node's challenge; our proof for it, and which start of which node it has proved to be.
+fn answer(frame: &Frame, hello: Bytes, secret: &Secret) -> Result<(Proof, Welcomed)> {
     if frame.header.kind == HELLO {
         return Err(refused(
             "the node keeps no secret, so it may be anybody's, and this program was given one; nothing was sent; correct \
@@ -113,18 +122,21 @@ fn answer(frame: &Frame, hello: Bytes, secret: &Secret) -> Result<(Proof, NodeId
              both the file that `stormwell init` wrote for their cluster (--secret-file FILE or STORMWELL_SECRET_FILE)",
         ));
     }
-    Ok((Proof { proof: transcript.prove(secret, Side::Asking) }, node))
+    Ok((Proof { proof: transcript.prove(secret, Side::Asking) }, Welcomed { node, incarnation }))
 }
 
-/// Judges a node's welcome. `proved`: which node it has proved to be.
-fn welcomed(frame: &Frame, settings: &LinkSettings, proved: Option<NodeId>) -> Result<NodeId> {
+/// Judges a node's welcome. `proved`: which start of which node it has proved to be.
+fn welcomed(frame: &Frame, settings: &LinkSettings, proved: Option<Welcomed>) -> Result<Welcomed> {
     let welcome = Welcome::decode(frame.message.clone())
         .ok()
         .filter(|welcome| frame.header.kind == HELLO && welcome.version == u32::from(VERSION_MAX))
         .ok_or_else(|| frame::broken("it did not answer the greeting with a welcome"))?;
-    let node = NodeId(welcome.node.value());
-    if proved.is_some_and(|proved| proved != node) {
+    let (node, incarnation) = (NodeId(welcome.node.value()), welcome.incarnation);
+    if proved.is_some_and(|proved| proved.node != node) {
         return Err(frame::broken(format!("it proved to be another node than {node}, which welcomed us")));
+    }
+    if proved.is_some_and(|proved| proved.incarnation != incarnation) {
+        return Err(frame::broken(format!("it proved to be another start of {node} than the one that welcomed us")));
     }
     let meant = settings.credentials.cluster;
     let there = welcome.cluster.map(|cluster| ClusterId(cluster.value()));
@@ -136,7 +148,7 @@ fn welcomed(frame: &Frame, settings: &LinkSettings, proved: Option<NodeId>) -> R
              in the settings"
         )));
     }
-    Ok(node)
+    Ok(Welcomed { node, incarnation })
 }
 
 /// Says why we go.
@@ -151,7 +163,7 @@ async fn leave(stream: &mut Box<dyn Stream>, error: &Error) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::{answer, welcomed};
+    use super::{Welcomed, answer, welcomed};
     use crate::decode::Frame;
     use crate::frame::{HELLO, Header, PROVE, VERSION_MAX};
     use crate::link::{CallNumbers, LinkSettings};
@@ -182,6 +194,8 @@ mod tests {
             credentials: Credentials { cluster, ..Credentials::default() },
             asker: Asker::Client,
             numbers: CallNumbers::default(),
+            incarnation: None,
+            once: false,
         }
     }
 
@@ -219,10 +233,11 @@ mod tests {
                 assert_eq!(Challenge::decode(challenged.as_slice()), Ok(challenge.clone()), "seed {seed}");
             }
             let meant = settings(random.one_in(2).then_some(cluster));
-            let proved = random.one_in(2).then_some(NODE);
-            if let Ok(node) = welcomed(&frame(HELLO, welcoming.clone()), &meant, proved) {
+            let proved = random.one_in(2).then_some(Welcomed { node: NODE, incarnation: 5 });
+            if let Ok(there) = welcomed(&frame(HELLO, welcoming.clone()), &meant, proved) {
                 let read = Welcome::decode(welcoming.as_slice()).expect("it was read");
-                assert!(node.0 == read.node.value() && proved.is_none_or(|proved| proved == node), "seed {seed}");
+                let said = Welcomed { node: NodeId(read.node.value()), incarnation: read.incarnation };
+                assert!(there == said && proved.is_none_or(|proved| proved == there), "seed {seed}");
                 assert!(meant.credentials.cluster.is_none() || read.cluster == welcome.cluster, "seed {seed}");
             }
         }

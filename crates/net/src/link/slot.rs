@@ -1,7 +1,7 @@
 //! One of a link's connections and the calls on it. The connection may break and be made again; the calls stay.
 
 use super::asking::Asking;
-use super::greeting::greet;
+use super::greeting::{Welcomed, greet};
 use super::numbers::CallNumber;
 use super::{Answer, LinkSettings, Sent};
 use crate::call::{AllAnswers, Outlet};
@@ -13,7 +13,7 @@ use crate::message::Failure;
 use crate::payload::Payload;
 use crate::stats::NetStats;
 use base::error::{Error, ErrorKind, Result};
-use base::id::{NodeId, RequestId};
+use base::id::RequestId;
 use base::limit::{CREDIT_WINDOW_MAX, RECONNECT_WAIT, SMALL_FRAMES_MAX, SMALL_PAYLOAD_MAX};
 use base::net::{Net, Stream};
 use base::unit::Time;
@@ -40,6 +40,8 @@ pub(super) struct Shared {
     /// When the node was last heard on any connection, in nanoseconds of the clock.
     pub(super) heard: AtomicU64,
     pub(super) closed: AtomicBool,
+    /// Another start of the node answered than the one that is meant: nothing is sent any more.
+    anew: AtomicBool,
     stats: Arc<NetStats>,
 }
 
@@ -47,7 +49,28 @@ impl Shared {
     pub(super) fn new(net: Arc<dyn Net>, address: &str, settings: LinkSettings) -> Shared {
         let heard = AtomicU64::new(settings.clock.now().as_nanos());
         let stats = Arc::new(NetStats::default());
-        Shared { net, address: address.to_string(), settings, heard, closed: AtomicBool::new(false), stats }
+        let (closed, anew) = (AtomicBool::new(false), AtomicBool::new(false));
+        Shared { net, address: address.to_string(), settings, heard, closed, anew, stats }
+    }
+
+    /// Whether another start of the node answered than the one that is meant.
+    pub(super) fn is_anew(&self) -> bool {
+        self.anew.load(Ordering::Acquire)
+    }
+
+    /// An error if so: connections that were made to the earlier start end.
+    pub(super) fn check_start(&self) -> Result<()> {
+        if self.is_anew() { Err(self.started_anew(true)) } else { Ok(()) }
+    }
+
+    /// What calls fail with then. `left`: the call left on an earlier connection.
+    fn started_anew(&self, left: bool) -> Error {
+        let fate = if left { "whether it was done before is not known" } else { "nothing was sent to it" };
+        let text = format!(
+            "the node at {} was started anew since it was last heard of, and its earlier start is meant; {fate}; look what it holds now before asking again",
+            self.address
+        );
+        Error::new(ErrorKind::Unreachable, text)
     }
 
     pub(super) fn hear(&self, now: Time) {
@@ -67,11 +90,19 @@ pub(super) struct Pending {
     pub(super) answer: oneshot::Sender<Answer>,
     pub(super) since: Time,
     pub(super) attempts: u32,
+    /// It was put on a connection, so it may have arrived.
+    pub(super) left: bool,
     /// Counts how often it is sent, for those who ask.
     pub(super) sent: Sent,
 }
 
 impl Pending {
+    /// It is put on a connection, and may arrive from now on.
+    fn leaves(&mut self) {
+        self.left = true;
+        self.sent.again();
+    }
+
     /// What its frame begins with, and a wish for so much credit.
     fn header(&self, number: u64, credit: u32) -> Header {
         let (kind, floor, request) = (self.kind, self.number.floor(), self.request);
@@ -144,6 +175,13 @@ impl Slot {
     pub(super) fn put(&self, call: Pending) {
         let number = call.number.value();
         let mut state = self.lock();
+        // The same holds for what is set when another start of the node answers.
+        if self.shared.is_anew() {
+            drop(state);
+            self.allowance.add_permits(1);
+            drop(call.answer.send(Err(self.shared.started_anew(false))));
+            return;
+        }
         // Closing sets the flag before it takes the lock: either it finds this call, or this finds the flag.
         if self.shared.closed.load(Ordering::Acquire) {
             self.allowance.add_permits(1);
@@ -268,13 +306,30 @@ impl Slot {
 
     /// Fails every pending call with the same error.
     pub(super) fn fail_all(&self, error: &Error) {
+        self.fail_which(|_| true, |_| error.clone());
+    }
+
+    /// Fails the pending calls that are `meant`.
+    fn fail_which(&self, meant: impl Fn(&Pending) -> bool, error: impl Fn(&Pending) -> Error) {
         let mut state = self.lock();
-        let numbers: Vec<u64> = state.pending.keys().copied().collect();
+        let meant = state.pending.iter().filter(|(_, call)| meant(call));
+        let numbers: Vec<u64> = meant.map(|(number, _)| *number).collect();
         let failed: Vec<Pending> = numbers.into_iter().filter_map(|number| self.settle(&mut state, number)).collect();
         drop(state);
         for call in failed {
-            drop(call.answer.send(Err(error.clone())));
+            let error = error(&call);
+            drop(call.answer.send(Err(error)));
         }
+    }
+
+    /// Of a link that sends once: what left on the connection that ended is not sent again.
+    fn fail_left(&self) {
+        let because = self.lock().trouble.clone().unwrap_or_default();
+        let text = format!(
+            "it was sent to {}, and the connection broke ({because}); whether it was done is not known, and it is not sent again; look before asking again",
+            self.shared.address
+        );
+        self.fail_which(|call| call.left, |_| Error::new(ErrorKind::Unreachable, text.clone()));
     }
 
     /// Ends this connection and its task.
@@ -350,6 +405,9 @@ impl Slot {
             };
             let ending = connection.run().await;
             self.detach(ending);
+            if self.shared.settings.once {
+                self.fail_left();
+            }
             self.expire();
         }
     }
@@ -359,6 +417,10 @@ impl Slot {
         let (wait_min, wait_max) = RECONNECT_WAIT;
         let mut wait = wait_min;
         loop {
+            if self.shared.is_anew() {
+                self.fail_which(|_| true, |call| self.shared.started_anew(call.left));
+                return None;
+            }
             let attempt = make(&self.shared);
             tokio::pin!(attempt);
             let result = loop {
@@ -369,6 +431,7 @@ impl Slot {
             };
             match result {
                 Ok(made) => return Some(made),
+                Err(_) if self.shared.is_anew() => continue,
                 Err(error) if matches!(error.kind(), ErrorKind::Unsupported | ErrorKind::Refused) => {
                     self.fail_all(&error);
                     return None;
@@ -387,10 +450,10 @@ impl Slot {
 impl State {
     /// Sends a pending call, or lets it wait for credit.
     fn send(&mut self, number: u64, outlet: &Outlet) {
-        let Some(call) = self.pending.get(&number) else { return };
+        let Some(call) = self.pending.get_mut(&number) else { return };
         let length = call.payload.length();
         if length <= SMALL_PAYLOAD_MAX {
-            call.sent.again();
+            call.leaves();
             let header = call.header(number, 0);
             outlet.outbound.push(header, |bytes| bytes.extend_from_slice(&call.message), &call.payload);
             return;
@@ -411,7 +474,7 @@ impl State {
         let credit = &mut self.credit;
         while let Some((number, length)) = credit.waiting.front().copied() {
             let needed = u64::from(length);
-            let Some(call) = self.pending.get(&number) else {
+            let Some(call) = self.pending.get_mut(&number) else {
                 credit.waiting.pop_front();
                 credit.waiting_bytes -= needed;
                 continue;
@@ -429,7 +492,7 @@ impl State {
             let again = credit.have + credit.wished < credit.waiting_bytes + window;
             let wished = if again { length } else { 0 };
             credit.wished += u64::from(wished);
-            call.sent.again();
+            call.leaves();
             let header = call.header(number, wished);
             outlet.outbound.push(header, |bytes| bytes.extend_from_slice(&call.message), &call.payload);
         }
@@ -447,7 +510,7 @@ fn wish(credit: &mut Credit, length: u32, outlet: &Outlet) {
 pub(super) struct Made {
     stream: Box<dyn Stream>,
     decoder: Decoder,
-    pub(super) node: NodeId,
+    pub(super) welcomed: Welcomed,
 }
 
 /// Connects and greets.
@@ -460,12 +523,17 @@ pub(super) async fn make(shared: &Shared) -> Result<Made> {
 async fn greeted(shared: &Shared, mut stream: Box<dyn Stream>) -> Result<Made> {
     let settings = &shared.settings;
     let mut decoder = Decoder::new(settings.pool.clone());
-    let node = greet(&mut stream, &mut decoder, settings).await.map_err(|error| match error.kind() {
+    let welcomed = greet(&mut stream, &mut decoder, settings).await.map_err(|error| match error.kind() {
         ErrorKind::Refused | ErrorKind::Unsupported | ErrorKind::Protocol => error.during(&shared.address),
         _ => error,
     })?;
+    let there = welcomed.incarnation;
+    if settings.incarnation.is_some_and(|meant| there != 0 && there != meant) {
+        shared.anew.store(true, Ordering::Release);
+        return Err(shared.started_anew(false));
+    }
     shared.hear(settings.clock.now());
-    Ok(Made { stream, decoder, node })
+    Ok(Made { stream, decoder, welcomed })
 }
 
 /// The first connection of a link. That nothing listens is said at once; a node that has no place for a newcomer in this moment, or no
@@ -478,6 +546,7 @@ pub(super) async fn make_first(shared: &Shared, busy: &mut Option<Error>) -> Res
         let stream = shared.net.connect(&shared.address).await?;
         match greeted(shared, stream).await {
             Err(error) if error.kind() == ErrorKind::Busy => *busy = Some(error),
+            ended if shared.is_anew() => return ended,
             Err(error) if matches!(error.kind(), ErrorKind::Unreachable | ErrorKind::Io) && cut < CUT_MAX => cut += 1,
             ended => return ended,
         }

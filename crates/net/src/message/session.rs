@@ -34,6 +34,10 @@ pub struct Hello {
     /// Of a node: rises with every start of it.
     #[prost(uint64, tag = "9")]
     pub incarnation: u64,
+    /// Of a node that leads the keepers: the term in which it orders over this connection. Zero: none, as of all who do not order. A server
+    /// that is older does not read it.
+    #[prost(uint64, tag = "10")]
+    pub term: u64,
 }
 
 /// What kind of program connects.

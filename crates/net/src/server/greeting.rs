@@ -147,7 +147,9 @@ fn shown(program: &str) -> String {
 fn asker(hello: &Hello) -> Result<Asker> {
     match (Role::try_from(hello.role), hello.node) {
         (Ok(Role::Client), _) => Ok(Asker::Client),
-        (Ok(Role::Node), Some(node)) => Ok(Asker::Node { node: NodeId(node.value()), incarnation: hello.incarnation }),
+        (Ok(Role::Node), Some(node)) => {
+            Ok(Asker::Node { node: NodeId(node.value()), incarnation: hello.incarnation, term: hello.term })
+        }
         (Ok(Role::Node), None) => Err(frame::broken("a node that does not say which")),
         (Err(_), _) => Err(frame::broken(format!("a program of a kind that is not known here: {}", hello.role))),
     }

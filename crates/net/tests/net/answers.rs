@@ -247,7 +247,7 @@ async fn links_of_nodes_stay() {
     let shared = credentials.clone();
     let server = serve_as(&*net, "a", 64 << 20, Arc::new(Doing(echo)), |settings| settings.credentials = shared).await;
     let settings = |asker| net::LinkSettings { asker, credentials: credentials.clone(), ..link_settings(1, 1) };
-    let asker = Asker::Node { node: NodeId(9), incarnation: 1 };
+    let asker = Asker::Node { node: NodeId(9), incarnation: 1, term: 0 };
     let node = Link::connect(net.clone(), "a", settings(asker)).await.unwrap();
     is_served(&node).await;
     let mut clients = Vec::new();

@@ -6,6 +6,7 @@ mod answers;
 mod calls;
 mod credit;
 mod frames;
+mod once;
 mod places;
 mod requests;
 mod secrets;

@@ -91,7 +91,7 @@ async fn slow_and_failed_requests_are_told() {
     assert_eq!(*told.lock().unwrap(), expected);
     assert_eq!(texts, ["planted (request 00000000000000000000000000000003)", "planted"]);
     // What one node tells another it may repeat, and compares: there it is the error as it was made.
-    let asker = Asker::Node { node: base::id::NodeId(3), incarnation: 1 };
+    let asker = Asker::Node { node: base::id::NodeId(3), incarnation: 1, term: 0 };
     let node = Link::connect(network.clone(), "a", LinkSettings { asker, ..link_settings(2, 1) }).await.unwrap();
     assert_eq!(node.call(&push(2), Payload::empty()).await.unwrap_err().text(), "planted");
 }

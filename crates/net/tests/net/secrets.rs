@@ -63,7 +63,7 @@ async fn who_knows_the_secret_is_served() {
         }
     }
     assert!(askers.lock().unwrap().iter().all(|asker| *asker == Asker::Client));
-    let asker = Asker::Node { node: NodeId(9), incarnation: 3 };
+    let asker = Asker::Node { node: NodeId(9), incarnation: 3, term: 6 };
     let settings = net::LinkSettings { credentials: knows(7, "a"), asker, ..link_settings(2, 1) };
     let link = Link::connect(net.clone(), "a", settings).await.unwrap();
     link.call(&push(1), payload(1, 10)).await.unwrap();

@@ -330,6 +330,8 @@ pub fn link_settings(session: u128, connections: usize) -> LinkSettings {
         credentials: Credentials::default(),
         asker: Asker::Client,
         numbers: net::CallNumbers::default(),
+        incarnation: None,
+        once: false,
     }
 }
 

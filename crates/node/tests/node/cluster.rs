@@ -182,6 +182,8 @@ async fn link_of(address: &str, session: u128, numbers: CallNumbers) -> Link {
         credentials: net::Credentials::default(),
         asker: net::Asker::Client,
         numbers,
+        incarnation: None,
+        once: false,
     };
     Link::connect(Arc::new(os::net::TcpNet), address, settings).await.expect("it answers")
 }

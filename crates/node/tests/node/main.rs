@@ -161,6 +161,8 @@ impl Fixture {
             credentials: net::Credentials::default(),
             asker: net::Asker::Client,
             numbers: net::CallNumbers::default(),
+            incarnation: None,
+            once: false,
         };
         Link::connect(Arc::new(os::net::TcpNet), self.address(), settings).await.expect("it answers")
     }
