@@ -131,6 +131,8 @@ pub enum Planted {
     FloorForgottenAtTurn,
     /// A leader tells what it read as of when it began to read.
     StaleClockTaken,
+    /// `membership`: a node carries out what the leader of an earlier term ordered.
+    OldTermObeyed,
     /// A keeper that gets a copy of another one's tree takes the first page for all of it.
     HalfACopyCounts,
     /// A keeper whose log lacks what it said it has goes on with what is left.
@@ -139,7 +141,7 @@ pub enum Planted {
 
 impl Planted {
     /// Every one of them.
-    pub const ALL: [Planted; 65] = [
+    pub const ALL: [Planted; 66] = [
         Planted::AnsweredBeforeSync,
         Planted::AnsweredBeforeWrite,
         Planted::EarlyRecordsForgotten,
@@ -203,6 +205,7 @@ impl Planted {
         Planted::AnswersForgottenAtTurn,
         Planted::FloorForgottenAtTurn,
         Planted::StaleClockTaken,
+        Planted::OldTermObeyed,
         Planted::HalfACopyCounts,
         Planted::RotTakenForTear,
     ];
@@ -243,6 +246,7 @@ impl Planted {
             | Planted::RotTakenForTear => Some("meta keepers::planted_faults_are_seen"),
             Planted::FloorForgottenAtTurn => Some("meta keepers::named::a_late_call_is_not_done_again"),
             Planted::StaleClockTaken => Some("meta keepers::named::an_old_clock_tells_nothing"),
+            Planted::OldTermObeyed => Some("node cluster::orders::a_leader_that_is_over"),
             Planted::PromiseForgotten => Some("quorum named::a_refusal_ends_no_promise"),
             _ => None,
         }
@@ -320,6 +324,7 @@ impl Planted {
             Planted::AnswersForgottenAtTurn => "a new leader makes changes again that an earlier one answered",
             Planted::FloorForgottenAtTurn => "a new leader does a late call again that was answered",
             Planted::StaleClockTaken => "a leader answers by a lease that is over",
+            Planted::OldTermObeyed => "a node does what an earlier leader orders late",
             Planted::HalfACopyCounts => "a copy of a keeper's tree counts before it is whole",
             Planted::RotTakenForTear => "a keeper goes on without what it said it has",
         }

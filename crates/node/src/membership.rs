@@ -2,6 +2,7 @@
 //! `reporting`.
 
 pub mod reporting;
+pub mod terms;
 
 use base::env::Clock;
 use base::error::{Error, ErrorKind, Result};
@@ -15,6 +16,7 @@ use net::{Asker, Call, Link, LinkSettings, Payload};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use terms::{Pass, Terms};
 
 /// What a node knows of the cluster that it is a member of.
 pub struct Membership {
@@ -26,6 +28,7 @@ pub struct Membership {
     link: tokio::sync::Mutex<Option<Link>>,
     state: Mutex<State>,
     sessions: Mutex<Sessions>,
+    terms: Arc<Terms>,
     /// A fault put in on purpose, by the simulation alone.
     planted: Option<Planted>,
 }
@@ -82,8 +85,8 @@ impl Membership {
         let waits = Some(format!("it has not reported yet to the node that keeps the metadata, {keeper}"));
         let state = State { keeper: None, view: None, waits, joined: false, said_waiting: true };
         let (clock, link) = (settings.clock.clone(), tokio::sync::Mutex::default());
-        let (state, sessions) = (Mutex::new(state), Mutex::default());
-        Membership { keeper, network, settings, clock, link, state, sessions, planted }
+        let (state, sessions, terms) = (Mutex::new(state), Mutex::default(), Arc::new(Terms::new(planted)));
+        Membership { keeper, network, settings, clock, link, state, sessions, terms, planted }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -119,9 +122,19 @@ impl Membership {
         matches!(asker, Asker::Node { node, .. } if self.state().keeper == Some(node))
     }
 
-    /// Whether it was not told yet which node keeps the metadata.
-    pub fn knows_no_keeper(&self) -> bool {
-        self.state().keeper.is_none()
+    /// Lets in what a node orders, if it leads, in no earlier term than was heard of.
+    pub fn let_in(&self, asker: Asker) -> Result<Pass> {
+        if let Asker::Node { term, .. } = asker
+            && self.is_keeper(asker)
+        {
+            return self.terms.let_in(term);
+        }
+        if self.state().keeper.is_none() {
+            let text = "this node was just started and does not know yet which one keeps the metadata; nothing was done; ask again";
+            return Err(Error::new(ErrorKind::Busy, text));
+        }
+        let text = "only the node that keeps the metadata may order this of a device on another node; nothing was done";
+        Err(Error::new(ErrorKind::Invalid, text))
     }
 
     /// Asks the node that keeps the metadata.
@@ -144,9 +157,6 @@ impl Membership {
     /// Gives a call back that changes something for its session, if that is open. One of a session that is not known waits until
     /// the keeper was asked, with all that the session sends meanwhile: then `ask` is to see to it that `find` runs, for this request.
     pub fn admit(&self, call: Call, ask: impl FnOnce(SessionId, RequestId)) -> Option<Call> {
-        if self.is_keeper(call.asker) {
-            return Some(call);
-        }
         let now = self.clock.now();
         let mut sessions = self.sessions();
         if sessions.refused {
@@ -253,6 +263,7 @@ impl Membership {
 
     /// Notes the answer to a report that was sent at this moment.
     fn told(&self, sent: Time, answer: &wire::ReportAnswer) {
+        self.terms.hear(answer.term);
         let mut sessions = self.sessions();
         let now = self.clock.now();
         sessions.refused = false;

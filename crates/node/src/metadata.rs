@@ -27,6 +27,8 @@ pub struct Metadata {
     served: Arc<Served<Item, thread::Thread>>,
     /// The sessions that are open, for those who must not wait for the store.
     open_sessions: RwLock<BTreeSet<SessionId>>,
+    /// The term in which the store leads.
+    term: OnceLock<u64>,
     /// The session of this very process: it lives as long as the process does, however long the machine stood still.
     kept_open: OnceLock<SessionId>,
     /// Says that something came onto the lists that the node works off: garbage, files whose writer went away.
@@ -71,6 +73,11 @@ impl Metadata {
         if !self.served.send_in_burst(item) {
             self.served.mailbox.wake();
         }
+    }
+
+    /// The term in which the store leads: each start has one of its own.
+    pub fn term(&self) -> u64 {
+        self.term.get().copied().unwrap_or_default()
     }
 
     /// Whether a session has begun and is not over.
@@ -186,6 +193,7 @@ pub fn spawn(
     let metadata = Arc::new(Metadata {
         served: Served::new(disk.waker(), loans),
         open_sessions: RwLock::default(),
+        term: OnceLock::new(),
         kept_open: OnceLock::new(),
         work: Mutex::default(),
         troubles: OnceLock::new(),
@@ -200,6 +208,7 @@ pub fn spawn(
         match Store::open(disk, tree, &settings, clock.now(), clock.wall()) {
             Ok((mut store, _)) => {
                 served.note_turns(store.take_session_turns());
+                let _only_here = served.term.set(store.part().term());
                 // Whoever started this thread waits for the word.
                 let _ = opened.send(Ok(()));
                 let between = Between::new(disk.inline());

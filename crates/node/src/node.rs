@@ -20,7 +20,6 @@ use base::id::{DeviceId, NodeId, RequestId};
 use base::planted::Planted;
 use base::request::within;
 use base::unit::Time;
-use net::Asker;
 use net::message::Id;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -110,19 +109,6 @@ impl Node {
     /// and what it shares with others is behind locks that go on (`base::fault`). What it asks other nodes is a part of `request`.
     pub fn apart<F: Future<Output = ()> + Send + 'static>(&self, request: RequestId, steps: F) {
         self.runtime.spawn(contained(within(request, steps)));
-    }
-
-    /// Whether it is the node that keeps the metadata who orders, which alone may.
-    pub fn check_is_keeper(&self, asker: Asker) -> Result<()> {
-        if self.membership().is_some_and(|membership| membership.is_keeper(asker)) {
-            return Ok(());
-        }
-        if self.membership().is_some_and(|membership| membership.knows_no_keeper()) {
-            let text = "this node was just started and does not know yet which one keeps the metadata; nothing was done; ask again";
-            return Err(Error::new(ErrorKind::Busy, text));
-        }
-        let text = "only the node that keeps the metadata may order this of a device on another node; nothing was done";
-        Err(Error::new(ErrorKind::Invalid, text))
     }
 
     /// A device of the store, wherever it is. `Unreachable` if it is on a node that was not heard of since this one started.

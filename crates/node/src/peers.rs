@@ -40,7 +40,8 @@ pub struct Peer {
     network: Arc<dyn Net>,
     settings: LinkSettings,
     last_report: Mutex<LastReport>,
-    link: tokio::sync::Mutex<Option<(String, Link)>>,
+    /// With where it goes, and to which start of the node.
+    link: tokio::sync::Mutex<Option<(String, u64, Link)>>,
 }
 
 struct LastReport {
@@ -279,20 +280,23 @@ impl Peer {
     }
 
     async fn link(&self) -> Result<Link> {
-        let address = self.last_report().node.address.clone();
         let mut link = self.link.lock().await;
-        if let Some((at, link)) = &*link
+        let (address, (node, incarnation)) = (self.address(), self.incarnation());
+        if let Some((at, start, link)) = &*link
             && *at == address
+            && *start == incarnation
         {
             return Ok(link.clone());
         }
-        let made = Link::connect(self.network.clone(), &address, self.settings.clone()).await?;
-        let node = self.incarnation().0;
+        // What is ordered of it is not for a later start, of which nothing is known before it reports.
+        let settings =
+            LinkSettings { incarnation: Some(incarnation).filter(|start| *start > 0), ..self.settings.clone() };
+        let made = Link::connect(self.network.clone(), &address, settings).await?;
         if made.node() != node {
             let text = format!("another node answers at {address}, {} and not {node}", made.node());
             return Err(Error::new(ErrorKind::Unreachable, text));
         }
-        *link = Some((address, made.clone()));
+        *link = Some((address, incarnation, made.clone()));
         Ok(made)
     }
 

@@ -258,6 +258,15 @@ fn links_of(
     }
 }
 
+/// The links by which the leader of this term orders.
+fn ordering(links: LinkSettings, term: u64) -> LinkSettings {
+    let asker = match links.asker {
+        Asker::Node { node, incarnation, .. } => Asker::Node { node, incarnation, term },
+        Asker::Client => Asker::Client,
+    };
+    LinkSettings { asker, ..links }
+}
+
 fn role_of(
     settings: &Settings,
     directory: &Path,
@@ -268,6 +277,7 @@ fn role_of(
     match (metadata, settings.keeper()) {
         (Some((metadata, disk)), _) => {
             let metadata_at = directory.parent().map(shown).unwrap_or_default();
+            let links = ordering(links, metadata.term());
             Role::Keeper(Box::new(Keeper { metadata, metadata_at, peers: Peers::new(network.clone(), links), disk }))
         }
         (None, Some(keeper)) => {

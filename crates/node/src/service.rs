@@ -10,7 +10,7 @@ use crate::control::orphans;
 use crate::device::bags::Waiter;
 use crate::device::{Consumer, Device, Item, Pushed, Then};
 use crate::health;
-use crate::membership;
+use crate::membership::{self, Membership};
 use crate::metadata;
 use crate::metrics;
 use crate::node::{Node, Role};
@@ -111,6 +111,7 @@ impl Node {
                 call.respond.fail(error);
                 None
             }
+            Role::Member(membership) if membership.is_keeper(call.asker) => self.admit_ordered(membership, call),
             Role::Member(membership) => membership.admit(call, |session, request| {
                 let (membership, service) = (membership.clone(), NodeService(self.clone()));
                 self.apart(
@@ -119,6 +120,33 @@ impl Node {
                 );
             }),
         }
+    }
+
+    /// Gives a call of the node that keeps the metadata back, which needs no session, if no earlier leader's are under way; else it goes on
+    /// when those have ended. Those that come then may pass it by, and are refused: a device takes what is appended in its order.
+    fn admit_ordered(self: &Arc<Self>, membership: &Membership, mut call: Call) -> Option<Call> {
+        let pass = match membership.let_in(call.asker) {
+            Ok(pass) => pass,
+            Err(error) => {
+                call.respond.fail(error);
+                return None;
+            }
+        };
+        if pass.is_next() {
+            call.respond.keep(pass);
+            return Some(call);
+        }
+        let service = NodeService(self.clone());
+        self.apart(call.request, async move {
+            match pass.begins().await {
+                Ok(()) => {
+                    call.respond.keep(pass);
+                    service.handle_admitted(call);
+                }
+                Err(error) => call.respond.fail(error),
+            }
+        });
+        None
     }
 
     /// Whether calls to a device may have to go to another one, because it is being emptied. Not where another node keeps the

@@ -67,6 +67,9 @@ pub struct ReportAnswer {
     /// Those of the sessions that its devices remember which are over.
     #[prost(fixed64, repeated, tag = "5")]
     pub over: Vec<u64>,
+    /// The term in which who answers leads: orders of a lower one are late. Zero: it is of an older version.
+    #[prost(uint64, tag = "6")]
+    pub term: u64,
 }
 
 /// Asks the node that keeps the metadata whether a session is open.

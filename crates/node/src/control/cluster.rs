@@ -316,7 +316,8 @@ impl Keeper {
         let sessions = leases.into_iter().map(open).filter(|open| open.lease_ms > 0).collect();
         let (_, devices) = self.find_node(node, Vec::new()).await?;
         let draining = devices.iter().filter(|info| info.draining).map(|info| info.device.0.into());
-        Ok(wire::ReportAnswer { view, sessions, draining: draining.collect(), removed: Vec::new(), over: Vec::new() })
+        let (draining, term) = (draining.collect(), self.metadata.term());
+        Ok(wire::ReportAnswer { view, sessions, draining, removed: Vec::new(), over: Vec::new(), term })
     }
 }
 

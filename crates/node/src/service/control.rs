@@ -16,11 +16,22 @@ use std::sync::Arc;
 impl Node {
     /// Does what the node that keeps the metadata orders. Nobody else may.
     pub fn handle_control(self: &Arc<Self>, call: Call) {
-        if let Err(error) = self.check_is_keeper(call.asker) {
-            return call.respond.fail(error);
-        }
+        let pass = match self.membership() {
+            Some(membership) => membership.let_in(call.asker),
+            None => Err(nobody_else_orders()),
+        };
+        let pass = match pass {
+            Ok(pass) => pass,
+            Err(error) => return call.respond.fail(error),
+        };
         let node = self.clone();
-        self.apart(call.request, async move { node.carry_out(call).await });
+        self.apart(call.request, async move {
+            match pass.begins().await {
+                Ok(()) => node.carry_out(call).await,
+                Err(error) => call.respond.fail(error),
+            }
+            drop(pass);
+        });
     }
 
     async fn carry_out(&self, call: Call) {
@@ -117,6 +128,11 @@ impl Node {
         self.fetch(ask).await?;
         Ok(Done {})
     }
+}
+
+fn nobody_else_orders() -> Error {
+    let text = "this node keeps the metadata itself, and only it orders anything of its devices; nothing was done";
+    Error::new(ErrorKind::Invalid, text)
 }
 
 /// Reads the question of a call, answers it with what `does` makes of it.

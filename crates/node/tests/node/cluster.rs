@@ -20,6 +20,7 @@ use std::time::Duration;
 
 mod identity;
 mod leaving;
+mod orders;
 mod requests;
 mod sessions;
 mod still;

@@ -1,0 +1,107 @@
+//! Whose orders a node carries out: those of the one that keeps the metadata, of this start of it and no earlier one.
+
+use super::{Cluster, ask, link_to};
+use crate::failing::FailingWorld;
+use crate::until;
+use base::buffer::Pool;
+use base::error::ErrorKind;
+use base::id::{NodeId, SessionId};
+use base::limit::CALL_SILENCE_MAX;
+use base::planted::Planted;
+use net::message::{Id, chunk, cluster, order};
+use net::{Asker, CallNumbers, Link, LinkSettings};
+use std::sync::Arc;
+
+/// A link by which the node that keeps the metadata orders in this term.
+async fn orders(address: &str, keeper: NodeId, term: u64) -> Link {
+    let settings = LinkSettings {
+        session: SessionId(950),
+        program: "node test".to_string(),
+        connections: 1,
+        silence_max: CALL_SILENCE_MAX,
+        pool: Pool::new(1 << 20),
+        clock: Arc::new(os::clock::SystemClock::new()),
+        random: Arc::new(os::random::SystemRandom),
+        credentials: net::Credentials::default(),
+        asker: Asker::Node { node: keeper, incarnation: 1, term },
+        numbers: CallNumbers::default(),
+        incarnation: None,
+        once: false,
+    };
+    Link::connect(Arc::new(os::net::TcpNet), address, settings).await.expect("it answers")
+}
+
+/// An order that an earlier start of the node that keeps the metadata sent, and which comes late, deletes nothing: the chunk may be what the
+/// later start made, and named. With the fault of that name put in it does.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_leader_that_is_over() {
+    for planted in [None, Some(Planted::OldTermObeyed)] {
+        let mut cluster = Cluster::new("orders");
+        cluster.run(0).await;
+        let place = cluster.directory(1).join("none of them fails");
+        let world = Arc::new(FailingWorld { place, planted, ..FailingWorld::default() });
+        let running = cluster.try_run_in(world, cluster.settings(1)).await.expect("it starts");
+        cluster.nodes.insert(1, running);
+        cluster.all_there(2).await;
+        // Its terms are its starts.
+        cluster.stop(0).await;
+        cluster.run(0).await;
+        cluster.all_there(2).await;
+        let client = cluster.client(1).await;
+        let far = client.far();
+        let mut open = client.create_on(far, "late").await;
+        client.append(&mut open, b"acknowledged").await.expect("written");
+        client.close(&open).await.expect("closed");
+        let keeper = client.keeper.node();
+        let delete = order::Delete { device: far, chunks: vec![open.opened.group.layout.columns[0].chunk] };
+        let late = orders(cluster.address(1), keeper, 1).await;
+        let deleted = ask(&late, &delete).await;
+        let sealed = ask(&late, &seal(far, &open.opened.group.layout.columns[0].chunk)).await;
+        match planted {
+            None => {
+                for refused in [deleted.map(drop), sealed.map(drop)] {
+                    let error = refused.expect_err("its term is over");
+                    assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
+                }
+                assert_eq!(client.read(&open.path).await.expect("it is there"), b"acknowledged");
+            }
+            Some(_) => {
+                deleted.expect("it is obeyed");
+                client.read(&open.path).await.expect_err("it is gone");
+            }
+        }
+        cluster.stop_all().await;
+    }
+}
+
+fn seal(device: Id, chunk: &Id) -> chunk::Seal {
+    chunk::Seal { device, chunk: *chunk, ..chunk::Seal::default() }
+}
+
+/// A node does what its keeper orders after a start of either; what was meant for the start before is not sent to it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn after_a_start_of_either() {
+    let mut cluster = Cluster::start("starts", 2).await;
+    for (session, restarted) in [(1, 1), (2, 0), (3, 1), (4, 0)] {
+        let client = cluster.client(session).await;
+        let far = client.far();
+        let mut open = client.create_on(far, "gone").await;
+        client.append(&mut open, b"removed").await.expect("written");
+        client.close(&open).await.expect("closed");
+        cluster.stop(restarted).await;
+        cluster.run(restarted).await;
+        cluster.all_there(2).await;
+        let client = cluster.again(client).await;
+        let delete = net::message::file::Delete { path: open.path.clone(), ..Default::default() };
+        ask(&client.keeper, &delete).await.expect("removed");
+        let link = link_to(&cluster.keeper, 951).await;
+        until("its chunk is freed", async || {
+            let view = ask(&link, &cluster::View {}).await.expect("a view");
+            let stat =
+                chunk::Stat { device: far, chunk: open.opened.group.layout.columns[0].chunk, ..Default::default() };
+            view.members.len() == 2 && ask(client.at(far), &stat).await.is_err()
+        })
+        .await;
+    }
+    cluster.stop_all().await;
+}
