@@ -11,6 +11,7 @@ use net::message::file::Delete;
 use net::message::{Ask, Done};
 use net::{Call, Credentials, Link, LinkSettings, Payload, Secret};
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::task::JoinSet;
@@ -31,6 +32,9 @@ enum Says {
     /// Takes it and never answers.
     Silent,
 }
+
+/// The terms that are named by those that name a higher one each time.
+static RISING: AtomicU64 = AtomicU64::new(1);
 
 /// A change that came: its number, its floor, its path.
 type Came = (u64, u64, String);
@@ -57,7 +61,6 @@ impl Scripted {
     async fn start(net: &MemoryNet, address: &'static str, id: u128, says: Says) -> Scripted {
         let (says, came) = (Arc::new(Mutex::new(says)), Arc::<Mutex<Vec<Came>>>::default());
         let (script, noting, held) = (says.clone(), came.clone(), Mutex::<Vec<Call>>::default());
-        let rising = Mutex::new(0);
         let service = Doing(move |mut call: Call| {
             let says = script.lock().unwrap().clone();
             let is_view = call.kind == View::KIND;
@@ -74,10 +77,11 @@ impl Scripted {
                     call.respond.fail(moved(leader, term));
                 })),
                 Says::Text(text) => call.respond.fail(Error::new(ErrorKind::Moved, text)),
+                // A link that asks without a pause is stopped here: the clock stands still for it.
+                Says::Rises(_) if noting.lock().unwrap().len() > 1000 => held.lock().unwrap().push(call),
                 Says::Rises(leader) => {
-                    let mut term = rising.lock().unwrap();
-                    *term += 2;
-                    call.respond.fail(moved(Some(leader), *term + id as u64 % 2));
+                    let term = RISING.fetch_add(1, Ordering::Relaxed);
+                    call.respond.fail(moved(Some(leader), term));
                 }
                 Says::Silent => held.lock().unwrap().push(call),
             }
@@ -239,16 +243,32 @@ async fn a_leader_falls_silent() {
 /// A leader that works for long on a call and lives is not given up, nor asked again.
 #[tokio::test(start_paused = true)]
 async fn long_work_of_a_leader() {
-    let (_net, [a, b, c], link) = three([Says::Leads(5), Says::Moved(Some("a"), 5), Says::Moved(Some("a"), 5)]).await;
+    let (net, [a, b, c], _) = three([Says::Leads(5), Says::Moved(Some("a"), 5), Says::Moved(Some("b"), 4)]).await;
+    let link = to_leader(&net, &["b", "a", "c"], link_settings(1, 1));
     delete(&link, "x").await.unwrap();
+    // Others are asked meanwhile, and what they say of this term or an earlier one is no reason to leave.
+    b.say(Says::Moved(Some("c"), 5));
     a.say(Says::Silent);
     let call = deleting(&link, "y");
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert!(!call.is_finished());
     a.say(Says::Leads(5));
     delete(&link, "z").await.unwrap();
-    assert_eq!((a.asked(), b.asked(), c.asked()), (3, 0, 0));
+    assert_eq!((a.asked(), b.asked(), c.asked()), (3, 1, 0));
     call.abort();
+}
+
+/// A leader that works on the first call that it is asked answers pings: when it dies after more than the silence that is borne, the call
+/// goes to the next one.
+#[tokio::test(start_paused = true)]
+async fn the_leader_dies_over_its_first_call() {
+    let (_net, [a, b, c], link) = three([Says::Silent, Says::Moved(None, 5), Says::Moved(None, 5)]).await;
+    let call = deleting(&link, "x");
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    a.kill().await;
+    c.say(Says::Leads(6));
+    call.await.unwrap().unwrap();
+    assert_eq!((b.asked() < 3, c.asked()), (true, 1));
 }
 
 /// The leader dies: what it had not answered is asked of the next one, and answered calls are not.
