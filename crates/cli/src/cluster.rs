@@ -121,8 +121,12 @@ mod tests {
             ..ClusterNode::default()
         };
         let member = |name, id, silent| ClusterMember { node: node(name, id), devices: vec![id.into()], silent };
-        let view =
-            ViewAnswer { epoch: 3, keeper: 1.into(), members: vec![member("a", 1, false), member("b", 2, true)] };
+        let view = ViewAnswer {
+            epoch: 3,
+            keeper: 1.into(),
+            members: vec![member("a", 1, false), member("b", 2, true)],
+            ..ViewAnswer::default()
+        };
         let host = |name: &str| Host {
             node: base::id::NodeId(1),
             name: name.to_string(),

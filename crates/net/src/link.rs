@@ -2,6 +2,8 @@
 
 mod asking;
 mod greeting;
+mod leader;
+mod making;
 mod numbers;
 mod slot;
 
@@ -18,9 +20,11 @@ use base::limit::{FRAME_MESSAGE_MAX, FRAME_PAYLOAD_MAX, SMALL_FRAMES_MAX, SMALL_
 use base::net::Net;
 use base::request;
 use bytes::Bytes;
+use leader::Leader;
+use making::{Made, make_first};
 pub use numbers::CallNumbers;
 use prost::Message;
-use slot::{Made, Pending, Shared, Slot, make_first};
+use slot::{Pending, Shared, Slot};
 use std::fmt::Display;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -150,6 +154,26 @@ impl Link {
         Link::start(Arc::new(Shared::new(net, address, settings)), None)
     }
 
+    /// A link to whichever of several nodes leads the metadata's keepers, first asked for at the first of these addresses, of which there is one
+    /// at least. It connects when it is first used. A node that says that it does not lead (`base::moved`) settles no call: all that has no
+    /// answer is asked of the next one under its number, so a change is made once as long as answers are remembered under their numbers. What
+    /// callers get when nobody who leads answers for `silence_max` is `Unreachable`, never `Moved`.
+    /// With `once` what was sent to a node that does not lead fails so at once. Must be called within a tokio runtime.
+    pub fn to_leader(net: Arc<dyn Net>, addresses: Vec<String>, settings: LinkSettings) -> Link {
+        // No start of one node is meant.
+        let settings = LinkSettings { incarnation: None, ..settings };
+        Link::start(Arc::new(Shared::to_leader(net, addresses, settings)), None)
+    }
+
+    /// Addresses at which a link to whoever leads may ask, too, as views of the cluster name them. Other links need none.
+    pub fn learn(&self, addresses: Vec<String>) {
+        if let Route::Remote(remote) = &self.route
+            && let Some(leader) = &remote.shared.leader
+        {
+            leader.learn(addresses);
+        }
+    }
+
     fn start(shared: Arc<Shared>, mut made: Option<Made>) -> Link {
         let connections = shared.settings.connections.max(1);
         let node = made.as_ref().map_or(NodeId::default(), |made| made.welcomed.node);
@@ -206,11 +230,12 @@ impl Link {
         }
     }
 
-    /// The node at the other end; all zeros on a local link, which needs no name for itself, and on one that connects when used.
+    /// The node at the other end; all zeros on a local link, which needs no name for itself, and on one that connects when used. Of a link to
+    /// whoever leads: the node that was connected to last.
     pub fn node(&self) -> NodeId {
         match &self.route {
             Route::Local(_) => NodeId::default(),
-            Route::Remote(remote) => remote.node,
+            Route::Remote(remote) => remote.shared.leader.as_ref().map_or(remote.node, Leader::node),
         }
     }
 
@@ -275,7 +300,7 @@ impl Remote {
         let (answered, message, payload) =
             answer.map_err(|error| if is_whole { request::named(error, request) } else { error })?;
         if answered != kind {
-            return Err(broken(format!("{} answered another question than was asked", self.shared.address)));
+            return Err(broken(format!("{} answered another question than was asked", self.shared.address())));
         }
         Ok((message, payload))
     }
@@ -301,7 +326,7 @@ impl Remote {
     fn closed(&self) -> Error {
         Error::new(
             ErrorKind::Unreachable,
-            format!("the link to {} was closed; whether it was done is not known", self.shared.address),
+            format!("the link to {} was closed; whether it was done is not known", self.shared.address()),
         )
     }
 

@@ -34,7 +34,7 @@ fn view() -> cluster::ViewAnswer {
     let node = cluster::Node { node: NODE.0.into(), incarnation: 1, ..cluster::Node::default() };
     let devices = (1..=DEVICES).map(|device| u128::from(device).into()).collect();
     let member = cluster::Member { node, devices, silent: false };
-    cluster::ViewAnswer { epoch: 1, keeper: NODE.0.into(), members: vec![member] }
+    cluster::ViewAnswer { epoch: 1, keeper: NODE.0.into(), members: vec![member], ..cluster::ViewAnswer::default() }
 }
 
 /// What goes wrong.

@@ -1,7 +1,7 @@
 //! How a connection that was made begins: says who connects, and proves the cluster's secret to a node that has proved it first.
 
 use super::LinkSettings;
-use super::slot::failure;
+use super::making::failure;
 use crate::call::{bounded_failure, encode};
 use crate::connection::exchange;
 use crate::decode::{Decoder, Frame};

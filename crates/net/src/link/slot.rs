@@ -1,24 +1,22 @@
 //! One of a link's connections and the calls on it. The connection may break and be made again; the calls stay.
 
 use super::asking::Asking;
-use super::greeting::{Welcomed, greet};
+use super::leader::Leader;
+use super::making::{Made, make};
 use super::numbers::CallNumber;
 use super::{Answer, LinkSettings, Sent};
 use crate::call::{AllAnswers, Outlet};
 use crate::connection::Connection;
 use crate::credit::Budget;
-use crate::decode::Decoder;
 use crate::frame::{self, Header, RETURN};
-use crate::message::Failure;
 use crate::payload::Payload;
 use crate::stats::NetStats;
 use base::error::{Error, ErrorKind, Result};
 use base::id::RequestId;
 use base::limit::{CREDIT_WINDOW_MAX, RECONNECT_WAIT, SMALL_FRAMES_MAX, SMALL_PAYLOAD_MAX};
-use base::net::{Net, Stream};
+use base::net::Net;
 use base::unit::Time;
 use bytes::Bytes;
-use prost::Message;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -29,13 +27,13 @@ use tokio::time::{sleep, timeout};
 /// A call is given up after it was sent on this many connections that all broke: it may be what breaks them.
 const ATTEMPTS_MAX: u32 = 10;
 
-/// A link's first connection is made anew so often if it ends without a word before it is welcomed: nobody who means us may be there.
-const CUT_MAX: u32 = 3;
-
 /// What all connections of a link share.
 pub(super) struct Shared {
     pub(super) net: Arc<dyn Net>,
+    /// Where the node listens; of a link to whoever leads, where it was asked for first.
     pub(super) address: String,
+    /// Of a link to whoever leads: where that is.
+    pub(super) leader: Option<Leader>,
     pub(super) settings: LinkSettings,
     /// When the node was last heard on any connection, in nanoseconds of the clock.
     pub(super) heard: AtomicU64,
@@ -50,7 +48,24 @@ impl Shared {
         let heard = AtomicU64::new(settings.clock.now().as_nanos());
         let stats = Arc::new(NetStats::default());
         let (closed, anew) = (AtomicBool::new(false), AtomicBool::new(false));
-        Shared { net, address: address.to_string(), settings, heard, closed, anew, stats }
+        Shared { net, address: address.to_string(), leader: None, settings, heard, closed, anew, stats }
+    }
+
+    pub(super) fn to_leader(net: Arc<dyn Net>, addresses: Vec<String>, settings: LinkSettings) -> Shared {
+        let leader = Leader::new(addresses);
+        Shared { leader: Some(leader), ..Shared::new(net, "", settings) }
+    }
+
+    /// Where is asked now.
+    pub(super) fn address(&self) -> String {
+        self.leader.as_ref().map_or_else(|| self.address.clone(), Leader::address)
+    }
+
+    /// The moment after between half and all of a pause, so that many do not come at once.
+    pub(super) fn after_some_of(&self, pause: Duration) -> Time {
+        let half = pause / 2;
+        let spread = Duration::from_nanos(self.settings.random.below(half.as_nanos() as u64 + 1));
+        self.settings.clock.now().after(half + spread)
     }
 
     /// Whether another start of the node answered than the one that is meant.
@@ -63,14 +78,25 @@ impl Shared {
         if self.is_anew() { Err(self.started_anew(true)) } else { Ok(()) }
     }
 
+    /// Another start of the node answers than the one that is meant, from now on. Why its connection is not used.
+    pub(super) fn found_anew(&self) -> Error {
+        self.anew.store(true, Ordering::Release);
+        self.started_anew(false)
+    }
+
     /// What calls fail with then. `left`: the call left on an earlier connection.
     fn started_anew(&self, left: bool) -> Error {
         let fate = if left { "whether it was done before is not known" } else { "nothing was sent to it" };
         let text = format!(
             "the node at {} was started anew since it was last heard of, and its earlier start is meant; {fate}; look what it holds now before asking again",
-            self.address
+            self.address()
         );
         Error::new(ErrorKind::Unreachable, text)
+    }
+
+    /// Whether connections that were made in this turn of the leader's addresses are still the right ones.
+    fn is_current(&self, turn: u64) -> bool {
+        self.leader.as_ref().is_none_or(|leader| leader.is_current(turn))
     }
 
     pub(super) fn hear(&self, now: Time) {
@@ -119,6 +145,8 @@ pub(super) struct Slot {
     pub(super) calls: AtomicUsize,
     pub(super) bytes: AtomicU64,
     work: Notify,
+    /// Of a link to whoever leads: a call was answered on this connection, so it goes to one that leads.
+    pub(super) answers: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -126,6 +154,8 @@ pub(super) struct Slot {
 struct State {
     /// The connection as long as it lives.
     outlet: Option<Arc<Outlet>>,
+    /// In which turn of the leader's addresses it was made; zero on other links.
+    turn: u64,
     /// By number, which is the order in which they are sent again.
     pending: BTreeMap<u64, Pending>,
     /// Since when there has been something pending without a break.
@@ -159,6 +189,7 @@ impl Slot {
             calls: AtomicUsize::new(0),
             bytes: AtomicU64::new(0),
             work: Notify::new(),
+            answers: AtomicBool::new(false),
             state: Mutex::new(State::default()),
         }
     }
@@ -194,6 +225,8 @@ impl Slot {
         }
         state.pending.insert(number, call);
         match state.outlet.clone() {
+            // This connection ends, and it goes on the next one.
+            Some(_) if !self.shared.is_current(state.turn) => (),
             Some(outlet) => state.send(number, &outlet),
             None => self.work.notify_one(),
         }
@@ -243,6 +276,11 @@ impl Slot {
         (!state.pending.is_empty()).then_some(state.pending_since)
     }
 
+    /// The oldest call that has no answer, and since when.
+    pub(super) fn oldest(&self) -> Option<(u64, Time)> {
+        self.lock().pending.first_key_value().map(|(number, call)| (*number, call.since))
+    }
+
     /// Gives back credit that is of no use: nothing large is asked any more, or what there is does not suffice for what
     /// waits. Holding on to it while wishing for more could make two clients wait for each other.
     pub(super) fn return_credit(&self, idle: Duration, insufficient: Duration) {
@@ -267,7 +305,7 @@ impl Slot {
     }
 
     /// Fails every call that has waited `silence_max` since the node was last heard, and says when the next one would.
-    fn expire(&self) -> Option<Duration> {
+    pub(super) fn expire(&self) -> Option<Duration> {
         let silence_max = self.shared.settings.silence_max;
         let now = self.now();
         let heard = Time::from_nanos(self.shared.heard.load(Ordering::Relaxed));
@@ -293,12 +331,15 @@ impl Slot {
     }
 
     fn silence(&self, trouble: Option<&str>) -> Error {
+        if let Some(leader) = &self.shared.leader {
+            return leader.silence(self.shared.settings.silence_max, trouble);
+        }
         let because = trouble.map_or(String::new(), |trouble| format!(" ({trouble})"));
         Error::new(
             ErrorKind::Unreachable,
             format!(
                 "no answer from {} for {} s{because}; whether it was done is not known; ask again or check that `stormwell serve` runs there",
-                self.shared.address,
+                self.shared.address(),
                 self.shared.settings.silence_max.as_secs()
             ),
         )
@@ -327,7 +368,7 @@ impl Slot {
         let because = self.lock().trouble.clone().unwrap_or_default();
         let text = format!(
             "it was sent to {}, and the connection broke ({because}); whether it was done is not known, and it is not sent again; look before asking again",
-            self.shared.address
+            self.shared.address()
         );
         self.fail_which(|call| call.left, |_| Error::new(ErrorKind::Unreachable, text.clone()));
     }
@@ -342,9 +383,11 @@ impl Slot {
     }
 
     /// Takes a new connection into use: everything that is pending is sent (again).
-    fn attach(&self, outlet: Arc<Outlet>) {
+    fn attach(&self, outlet: Arc<Outlet>, turn: u64) {
         let mut given_up = Vec::new();
         let mut state = self.lock();
+        self.answers.store(false, Ordering::Relaxed);
+        state.turn = turn;
         state.credit = Credit { moved: self.now(), ..Credit::default() };
         let numbers: Vec<u64> = state.pending.keys().copied().collect();
         for number in numbers {
@@ -362,7 +405,7 @@ impl Slot {
         for call in given_up {
             let text = format!(
                 "the connection to {} broke {ATTEMPTS_MAX} times while this was asked ({trouble}); whether it was done is not known; look at what `stormwell serve` printed there",
-                self.shared.address
+                self.shared.address()
             );
             drop(call.answer.send(Err(Error::new(ErrorKind::Unreachable, text))));
         }
@@ -371,8 +414,14 @@ impl Slot {
     fn detach(&self, ending: Result<()>) {
         let mut state = self.lock();
         state.outlet = None;
-        // A place that went to somebody else is not lost by what was asked.
-        if ending.as_ref().is_err_and(|error| error.kind() == ErrorKind::Busy) {
+        // A place that went to somebody else is not lost by what was asked, and neither is a lead.
+        let follows = self.shared.leader.is_some();
+        let is_innocent = |error: &Error| match error.kind() {
+            ErrorKind::Busy => true,
+            ErrorKind::Moved => follows,
+            _ => false,
+        };
+        if ending.as_ref().is_err_and(is_innocent) {
             state.pending.values_mut().for_each(|call| call.attempts = call.attempts.saturating_sub(1));
         }
         state.trouble = Some(ending.map_or_else(|error| error.text().to_string(), |()| "the node closed it".into()));
@@ -387,29 +436,52 @@ impl Slot {
                     self.work.notified().await;
                     continue;
                 }
-                None => match self.make_again().await {
+                None => match self.make_another().await {
                     Some(ready) => ready,
                     None => continue,
                 },
             };
+            // Another address was chosen while this one took the connection.
+            if !self.shared.is_current(ready.turn) {
+                continue;
+            }
             let (stats, clock) = (self.shared.stats.clone(), self.shared.settings.clock.clone());
             let outlet = Arc::new(Outlet::new(Budget::new(0), AllAnswers::default(), stats, clock, None));
-            self.attach(outlet.clone());
+            let turn = ready.turn;
+            self.attach(outlet.clone(), turn);
             let connection = Connection {
                 stream: ready.stream,
                 decoder: ready.decoder,
-                role: Asking::new(self.clone(), outlet.clone()),
+                role: Asking::new(self.clone(), outlet.clone(), turn),
                 outlet,
                 clock: self.shared.settings.clock.clone(),
                 stats: self.shared.stats.clone(),
             };
             let ending = connection.run().await;
             self.detach(ending);
+            if let Some(leader) = &self.shared.leader
+                && !self.answers.load(Ordering::Relaxed)
+            {
+                // Unless it was left for another one.
+                leader.failed(turn, false, &self.shared);
+            }
             if self.shared.settings.once {
                 self.fail_left();
             }
             self.expire();
         }
+    }
+
+    async fn make_another(&self) -> Option<Made> {
+        match &self.shared.leader {
+            Some(leader) => self.find(leader).await,
+            None => self.make_again().await,
+        }
+    }
+
+    /// Why there is no connection now.
+    pub(super) fn note(&self, trouble: String) {
+        self.lock().trouble = Some(trouble);
     }
 
     /// Tries to connect until it works, nothing is pending any more, or the node says that it never will.
@@ -421,7 +493,7 @@ impl Slot {
                 self.fail_which(|_| true, |call| self.shared.started_anew(call.left));
                 return None;
             }
-            let attempt = make(&self.shared);
+            let attempt = make(&self.shared, &self.shared.address);
             tokio::pin!(attempt);
             let result = loop {
                 let left = self.expire()?;
@@ -504,63 +576,4 @@ fn wish(credit: &mut Credit, length: u32, outlet: &Outlet) {
     credit.wished += u64::from(length);
     let header = Header { kind: frame::CREDIT, credit: length, ..Header::default() };
     outlet.outbound.push(header, |_| (), &Payload::empty());
-}
-
-/// A connection that has been welcomed.
-pub(super) struct Made {
-    stream: Box<dyn Stream>,
-    decoder: Decoder,
-    pub(super) welcomed: Welcomed,
-}
-
-/// Connects and greets.
-pub(super) async fn make(shared: &Shared) -> Result<Made> {
-    let stream = shared.net.connect(&shared.address).await?;
-    greeted(shared, stream).await
-}
-
-/// Greets whoever took the connection.
-async fn greeted(shared: &Shared, mut stream: Box<dyn Stream>) -> Result<Made> {
-    let settings = &shared.settings;
-    let mut decoder = Decoder::new(settings.pool.clone());
-    let welcomed = greet(&mut stream, &mut decoder, settings).await.map_err(|error| match error.kind() {
-        ErrorKind::Refused | ErrorKind::Unsupported | ErrorKind::Protocol => error.during(&shared.address),
-        _ => error,
-    })?;
-    let there = welcomed.incarnation;
-    if settings.incarnation.is_some_and(|meant| there != 0 && there != meant) {
-        shared.anew.store(true, Ordering::Release);
-        return Err(shared.started_anew(false));
-    }
-    shared.hear(settings.clock.now());
-    Ok(Made { stream, decoder, welcomed })
-}
-
-/// The first connection of a link. That nothing listens is said at once; a node that has no place for a newcomer in this moment, or no
-/// time to say so before it ends the connection, is asked again.
-/// `busy` keeps what it said last, for whom has waited long enough.
-pub(super) async fn make_first(shared: &Shared, busy: &mut Option<Error>) -> Result<Made> {
-    let (mut wait, wait_max) = RECONNECT_WAIT;
-    let mut cut = 0;
-    loop {
-        let stream = shared.net.connect(&shared.address).await?;
-        match greeted(shared, stream).await {
-            Err(error) if error.kind() == ErrorKind::Busy => *busy = Some(error),
-            ended if shared.is_anew() => return ended,
-            Err(error) if matches!(error.kind(), ErrorKind::Unreachable | ErrorKind::Io) && cut < CUT_MAX => cut += 1,
-            ended => return ended,
-        }
-        // Between half and all of the wait, so that those who were sent away together do not come back at once.
-        let half = wait / 2;
-        sleep(half + Duration::from_nanos(shared.settings.random.below(half.as_nanos() as u64 + 1))).await;
-        wait = (wait * 2).min(wait_max);
-    }
-}
-
-/// The error in a failure's message.
-pub(super) fn failure(message: &Bytes) -> Error {
-    match Failure::decode(message.clone()) {
-        Ok(failure) => failure.into(),
-        Err(error) => frame::broken(format!("a refusal that cannot be read: {error}")),
-    }
 }

@@ -101,12 +101,18 @@ pub struct ViewAnswer {
     /// Rises whenever anything else in here changes.
     #[prost(uint64, tag = "1")]
     pub epoch: u64,
-    /// The node that keeps the metadata.
+    /// The node that keeps the metadata; of several, the one that leads.
     #[prost(message, required, tag = "2")]
     pub keeper: Id,
     /// All nodes, that one too.
     #[prost(message, repeated, tag = "3")]
     pub members: Vec<Member>,
+    /// The nodes that keep the metadata if there are several.
+    #[prost(message, repeated, tag = "4")]
+    pub keepers: Vec<Id>,
+    /// The term in which `keeper` leads them; zero: it keeps alone, or its node is of an older version.
+    #[prost(uint64, tag = "5")]
+    pub term: u64,
 }
 
 /// A node of the cluster.

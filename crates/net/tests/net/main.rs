@@ -6,6 +6,7 @@ mod answers;
 mod calls;
 mod credit;
 mod frames;
+mod leader;
 mod once;
 mod places;
 mod requests;

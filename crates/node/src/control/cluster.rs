@@ -268,7 +268,12 @@ impl Keeper {
 
     async fn view(&self, keeper: NodeId) -> Result<wire::ViewAnswer> {
         let (epoch, nodes) = self.nodes().await?;
-        Ok(wire::ViewAnswer { epoch, keeper: keeper.0.into(), members: nodes.into_iter().map(wire_member).collect() })
+        Ok(wire::ViewAnswer {
+            epoch,
+            keeper: keeper.0.into(),
+            members: nodes.into_iter().map(wire_member).collect(),
+            ..wire::ViewAnswer::default()
+        })
     }
 
     /// Tells the metadata store what a node said of its devices.

@@ -33,7 +33,8 @@ impl Nodes {
     pub async fn new(fake: &Arc<Fake>, count: u128) -> Nodes {
         let nodes =
             Nodes { fake: fake.clone(), net: SimNet::new(1, fake.clock.clone(), "client"), hosts: Mutex::default() };
-        fake.state().view = ViewAnswer { epoch: 0, keeper: KEEPER.into(), members: Vec::new() };
+        fake.state().view =
+            ViewAnswer { epoch: 0, keeper: KEEPER.into(), members: Vec::new(), ..ViewAnswer::default() };
         fake.state().devices = 0;
         for node in 1..=count {
             nodes.join(node, &format!("node{node}")).await;
