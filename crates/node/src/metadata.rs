@@ -17,7 +17,7 @@ use meta::{Caller, MergeResult, Reply, Request, Store};
 use net::Responder;
 use std::collections::BTreeSet;
 use std::sync::mpsc::sync_channel;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, Weak};
 use std::time::Duration;
 use tokio::sync::{Notify, mpsc, oneshot};
 
@@ -29,8 +29,9 @@ pub struct Metadata {
     open_sessions: RwLock<BTreeSet<SessionId>>,
     /// The session of this very process: it lives as long as the process does, however long the machine stood still.
     kept_open: OnceLock<SessionId>,
-    /// Says that something came onto the lists that the node works off: garbage, files whose writer went away.
-    work: Mutex<Vec<Arc<Notify>>>,
+    /// Say that something came onto the lists that the node works off: garbage, files whose writer went away. They are those of jobs, and go with
+    /// them: a keeper that leads again and again begins its jobs as often.
+    work: Mutex<Vec<Weak<Notify>>>,
     /// Where is told what the store cannot do of what it does by itself.
     troubles: OnceLock<Troubles>,
     /// A fault put in on purpose, by the simulation alone.
@@ -107,12 +108,28 @@ impl Metadata {
         }
     }
 
-    /// Is notified from now on when something comes onto the lists that the node works off. Each who asks gets his own, and they are notified
-    /// in that order: a channel would wake them by chance, and no history of the simulation be played twice.
+    /// Is notified from now on when something comes onto the lists that the node works off, until it is dropped. Each who asks gets his own, and
+    /// they are notified in that order: a channel would wake them by chance, and no history of the simulation be played twice.
     pub fn work(&self) -> Arc<Notify> {
         let notify = Arc::new(Notify::new());
-        self.work.lock().unwrap_or_else(PoisonError::into_inner).push(notify.clone());
+        let mut work = self.work.lock().unwrap_or_else(PoisonError::into_inner);
+        work.retain(|registered| registered.strong_count() > 0);
+        work.push(Arc::downgrade(&notify));
         notify
+    }
+
+    /// Something came onto these lists.
+    fn notify_of_work(&self) {
+        let work = self.work.lock().unwrap_or_else(PoisonError::into_inner);
+        work.iter().filter_map(Weak::upgrade).for_each(|notify| notify.notify_one());
+    }
+
+    /// How many are told of that, and how many were who are gone by now.
+    #[cfg(test)]
+    pub fn registered(&self) -> (usize, usize) {
+        let work = self.work.lock().unwrap_or_else(PoisonError::into_inner);
+        let there = work.iter().filter(|registered| registered.strong_count() > 0).count();
+        (there, work.len() - there)
     }
 
     /// Sessions began (true) or ended.
