@@ -32,10 +32,15 @@ pub struct Metadata {
     /// Say that something came onto the lists that the node works off: garbage, files whose writer went away. They are those of jobs, and go with
     /// them: a keeper that leads again and again begins its jobs as often.
     work: Mutex<Vec<Weak<Notify>>>,
+    /// The term in which it leads if it is alone.
+    lone_term: OnceLock<u64>,
     /// Where is told what the store cannot do of what it does by itself.
     troubles: OnceLock<Troubles>,
     /// A fault put in on purpose, by the simulation alone.
     planted: Option<Planted>,
+    /// A test says that the keeper does not lead.
+    #[cfg(test)]
+    pub moved: std::sync::atomic::AtomicBool,
 }
 
 /// What the metadata thread can be asked.
@@ -95,6 +100,11 @@ impl Metadata {
         let _named = self.kept_open.set(session);
     }
 
+    /// The term in which a keeper leads that is alone: that of its start.
+    pub fn lone_term(&self) -> u64 {
+        self.lone_term.get().copied().unwrap_or_default()
+    }
+
     /// What the store cannot do of what it does by itself is told here from now on. Whoever is named first counts.
     pub fn tell_to(&self, troubles: Troubles) {
         let _named = self.troubles.set(troubles);
@@ -149,6 +159,10 @@ impl Metadata {
 
     /// Asks in the name of a client and waits for the answer.
     pub async fn ask_for(&self, caller: Caller, request: Request) -> Result<Reply> {
+        #[cfg(test)]
+        if self.moved.load(std::sync::atomic::Ordering::Relaxed) {
+            return Err(base::moved::Moved::default().into());
+        }
         let (tell, told) = oneshot::channel();
         self.send(Item::Ask { caller, request, then: Then::Tell(tell) });
         told.await.unwrap_or_else(|_| Err(gone()))
@@ -205,8 +219,11 @@ pub fn spawn(
         open_sessions: RwLock::default(),
         kept_open: OnceLock::new(),
         work: Mutex::default(),
+        lone_term: OnceLock::new(),
         troubles: OnceLock::new(),
         planted: settings.planted,
+        #[cfg(test)]
+        moved: Default::default(),
     });
     // One layer is merged at a time, and the one before it may not be freed yet.
     let (jobs, merging) = mpsc::channel(2);
@@ -217,6 +234,7 @@ pub fn spawn(
         match Store::open(disk, tree, &settings, clock.now(), clock.wall()) {
             Ok((mut store, _)) => {
                 served.note_turns(store.take_session_turns());
+                served.lone_term.get_or_init(|| store.part().term());
                 // Whoever started this thread waits for the word.
                 let _ = opened.send(Ok(()));
                 let between = Between::new(disk.inline());

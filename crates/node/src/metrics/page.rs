@@ -35,8 +35,7 @@ pub async fn page(node: &Node) -> String {
         if let Some(Ok(found)) = in_time(patience.as_mut(), counts_of(&keeper.metadata)).await {
             names(&mut page, &found);
         }
-        let found = in_time(patience, node.list_bags(bag::List { after: String::new(), limit: BAGS_MAX as u32 })).await;
-        bags(&mut page, found.and_then(Result::ok).map(|answer| answer.bags).unwrap_or_default());
+        bags(&mut page, in_time(patience, counted_bags(node)).await.and_then(Result::ok).unwrap_or_default());
     }
     let help = "Devices of this store that could not be opened at the start.";
     page.single("stormwell_devices_missing", Kind::Gauge, help, node.missing.len());
@@ -250,6 +249,11 @@ const OF_BAG: [OfBag; 6] = [
     ("stormwell_bag_acknowledged_chunks_total", Kind::Counter, "Chunks acknowledged.", |info| info.acknowledged),
     ("stormwell_bag_acknowledged_bytes_total", Kind::Counter, "Bytes acknowledged.", |info| info.acknowledged_bytes),
 ];
+
+async fn counted_bags(node: &Node) -> Result<Vec<bag::Info>> {
+    let first = bag::List { after: String::new(), limit: BAGS_MAX as u32 };
+    node.list_bags(node.leading()?.as_ref(), first).await.map(|answer| answer.bags)
+}
 
 fn bags(page: &mut Page, mut bags: Vec<bag::Info>) {
     // A counter that is less than it was would be taken for one that began anew.
