@@ -14,7 +14,8 @@ pub mod orphans;
 pub mod reports;
 pub mod targets;
 
-use crate::node::Node;
+use crate::leading::Leading;
+use crate::node::{Keeper, Node};
 use collecting::Collect;
 use comparing::{CompareReturned, Sweep, compare_all};
 use drain::Drain;
@@ -23,28 +24,32 @@ use joining::JoinBags;
 use orphans::EndAbandoned;
 use reports::Report;
 use std::sync::Arc;
-use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-/// Runs all jobs until the node stops, which cuts them short, one after another: each hearing of it by itself would do so by chance, and no
-/// history of the simulation could be played twice.
-pub async fn run(node: Arc<Node>, mut stopped: watch::Receiver<bool>) {
+/// The keeper of this node leads from now on, in this term, until its end (`Keeper::end`). One task begins and ends all leaderships of a keeper,
+/// each when the one before it is over.
+pub fn begin(node: &Arc<Node>, keeper: &Keeper, term: u64) -> Arc<Leading> {
+    let leading = keeper.leads(node, term);
+    leading.run(jobs(node, &leading));
+    leading
+}
+
+/// All jobs. They run until they are cut short, which is when the leadership is over.
+fn jobs(node: &Arc<Node>, leading: &Arc<Leading>) -> JoinSet<()> {
     let mut running = JoinSet::new();
     // Unfinished copies go before new ones are made.
-    let drains = node.clone();
+    let (drains, of) = (node.clone(), leading.clone());
     running.spawn(async move {
-        let _comparing = compare_all(&drains).await;
-        job::run(Drain::default(), drains).await;
+        let _comparing = compare_all(&drains, &of).await;
+        job::run(Drain::default(), drains, of).await;
     });
-    running.spawn(job::run(Report::default(), node.clone()));
-    running.spawn(job::run(ForgetSessions::default(), node.clone()));
-    running.spawn(job::run(CompareReturned::default(), node.clone()));
-    running.spawn(job::run(JoinBags::default(), node.clone()));
-    running.spawn(job::run(ForgetMemory, node.clone()));
-    running.spawn(job::run(EndAbandoned::default(), node.clone()));
-    running.spawn(job::run(Collect::default(), node.clone()));
-    running.spawn(job::run(Sweep::default(), node));
-    // Its sender goes with the node.
-    drop(stopped.wait_for(|stopped| *stopped).await);
-    running.shutdown().await;
+    running.spawn(job::run(Report::default(), node.clone(), leading.clone()));
+    running.spawn(job::run(ForgetSessions::default(), node.clone(), leading.clone()));
+    running.spawn(job::run(CompareReturned::default(), node.clone(), leading.clone()));
+    running.spawn(job::run(JoinBags::default(), node.clone(), leading.clone()));
+    running.spawn(job::run(ForgetMemory, node.clone(), leading.clone()));
+    running.spawn(job::run(EndAbandoned::default(), node.clone(), leading.clone()));
+    running.spawn(job::run(Collect::default(), node.clone(), leading.clone()));
+    running.spawn(job::run(Sweep::default(), node.clone(), leading.clone()));
+    running
 }

@@ -3,6 +3,7 @@
 use crate::device::Device;
 use crate::metadata::Metadata;
 use crate::node::{Node, Role};
+use base::error::ErrorKind;
 use net::message::file;
 use std::time::Duration;
 
@@ -65,6 +66,8 @@ async fn trouble_of(metadata: &Metadata) -> Option<String> {
     let nothing = meta::Request::Collected { groups: Vec::new(), ranges: Vec::new(), bags: Vec::new() };
     match tokio::time::timeout(PATIENCE, metadata.ask(nothing)).await {
         Ok(Ok(_)) => None,
+        // It does not lead: so it is with all keepers but one, and nothing is wrong here.
+        Ok(Err(error)) if error.kind() == ErrorKind::Moved => None,
         Ok(Err(error)) => Some(format!("the metadata store: {error}")),
         Err(_) => Some(format!(
             "the metadata store has not answered for {} s; what was acknowledged is safe; look at its disk",

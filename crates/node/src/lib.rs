@@ -13,6 +13,7 @@ mod home;
 mod identity;
 pub mod inspect;
 mod keeping;
+mod leading;
 mod loan;
 pub mod log;
 mod mailbox;

@@ -17,7 +17,7 @@ use meta::{Caller, MergeResult, Reply, Request, Store};
 use net::Responder;
 use std::collections::BTreeSet;
 use std::sync::mpsc::sync_channel;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, Weak};
 use std::time::Duration;
 use tokio::sync::{Notify, mpsc, oneshot};
 
@@ -27,16 +27,20 @@ pub struct Metadata {
     served: Arc<Served<Item, thread::Thread>>,
     /// The sessions that are open, for those who must not wait for the store.
     open_sessions: RwLock<BTreeSet<SessionId>>,
-    /// The term in which the store leads.
-    term: OnceLock<u64>,
     /// The session of this very process: it lives as long as the process does, however long the machine stood still.
     kept_open: OnceLock<SessionId>,
-    /// Says that something came onto the lists that the node works off: garbage, files whose writer went away.
-    work: Mutex<Vec<Arc<Notify>>>,
+    /// Say that something came onto the lists that the node works off: garbage, files whose writer went away. They are those of jobs, and go with
+    /// them: a keeper that leads again and again begins its jobs as often.
+    work: Mutex<Vec<Weak<Notify>>>,
+    /// The term in which it leads if it is alone.
+    lone_term: OnceLock<u64>,
     /// Where is told what the store cannot do of what it does by itself.
     troubles: OnceLock<Troubles>,
     /// A fault put in on purpose, by the simulation alone.
     planted: Option<Planted>,
+    /// A test says that the keeper does not lead.
+    #[cfg(test)]
+    pub moved: std::sync::atomic::AtomicBool,
 }
 
 /// What the metadata thread can be asked.
@@ -75,11 +79,6 @@ impl Metadata {
         }
     }
 
-    /// The term in which the store leads: each start has one of its own.
-    pub fn term(&self) -> u64 {
-        self.term.get().copied().unwrap_or_default()
-    }
-
     /// Whether a session has begun and is not over.
     pub fn is_open(&self, session: SessionId) -> bool {
         self.open_sessions.read().unwrap_or_else(PoisonError::into_inner).contains(&session)
@@ -101,6 +100,11 @@ impl Metadata {
         let _named = self.kept_open.set(session);
     }
 
+    /// The term in which a keeper leads that is alone: that of its start.
+    pub fn lone_term(&self) -> u64 {
+        self.lone_term.get().copied().unwrap_or_default()
+    }
+
     /// What the store cannot do of what it does by itself is told here from now on. Whoever is named first counts.
     pub fn tell_to(&self, troubles: Troubles) {
         let _named = self.troubles.set(troubles);
@@ -114,12 +118,28 @@ impl Metadata {
         }
     }
 
-    /// Is notified from now on when something comes onto the lists that the node works off. Each who asks gets his own, and they are notified
-    /// in that order: a channel would wake them by chance, and no history of the simulation be played twice.
+    /// Is notified from now on when something comes onto the lists that the node works off, until it is dropped. Each who asks gets his own, and
+    /// they are notified in that order: a channel would wake them by chance, and no history of the simulation be played twice.
     pub fn work(&self) -> Arc<Notify> {
         let notify = Arc::new(Notify::new());
-        self.work.lock().unwrap_or_else(PoisonError::into_inner).push(notify.clone());
+        let mut work = self.work.lock().unwrap_or_else(PoisonError::into_inner);
+        work.retain(|registered| registered.strong_count() > 0);
+        work.push(Arc::downgrade(&notify));
         notify
+    }
+
+    /// Something came onto these lists.
+    fn notify_of_work(&self) {
+        let work = self.work.lock().unwrap_or_else(PoisonError::into_inner);
+        work.iter().filter_map(Weak::upgrade).for_each(|notify| notify.notify_one());
+    }
+
+    /// How many are told of that, and how many were who are gone by now.
+    #[cfg(test)]
+    pub fn registered(&self) -> (usize, usize) {
+        let work = self.work.lock().unwrap_or_else(PoisonError::into_inner);
+        let there = work.iter().filter(|registered| registered.strong_count() > 0).count();
+        (there, work.len() - there)
     }
 
     /// Sessions began (true) or ended.
@@ -139,6 +159,10 @@ impl Metadata {
 
     /// Asks in the name of a client and waits for the answer.
     pub async fn ask_for(&self, caller: Caller, request: Request) -> Result<Reply> {
+        #[cfg(test)]
+        if self.moved.load(std::sync::atomic::Ordering::Relaxed) {
+            return Err(base::moved::Moved::default().into());
+        }
         let (tell, told) = oneshot::channel();
         self.send(Item::Ask { caller, request, then: Then::Tell(tell) });
         told.await.unwrap_or_else(|_| Err(gone()))
@@ -193,11 +217,13 @@ pub fn spawn(
     let metadata = Arc::new(Metadata {
         served: Served::new(disk.waker(), loans),
         open_sessions: RwLock::default(),
-        term: OnceLock::new(),
         kept_open: OnceLock::new(),
         work: Mutex::default(),
+        lone_term: OnceLock::new(),
         troubles: OnceLock::new(),
         planted: settings.planted,
+        #[cfg(test)]
+        moved: Default::default(),
     });
     // One layer is merged at a time, and the one before it may not be freed yet.
     let (jobs, merging) = mpsc::channel(2);
@@ -208,7 +234,7 @@ pub fn spawn(
         match Store::open(disk, tree, &settings, clock.now(), clock.wall()) {
             Ok((mut store, _)) => {
                 served.note_turns(store.take_session_turns());
-                let _only_here = served.term.set(store.part().term());
+                served.lone_term.get_or_init(|| store.part().term());
                 // Whoever started this thread waits for the word.
                 let _ = opened.send(Ok(()));
                 let between = Between::new(disk.inline());

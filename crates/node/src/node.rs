@@ -1,28 +1,29 @@
 //! A node while it runs: what it is made of, and where its devices and the metadata are. What it does with calls is in `service`, what it
 //! does by itself in `control`.
 
-use crate::control::orders::Jobs;
 use crate::device::Device;
-use crate::device_handle::DeviceHandle;
 use crate::device_paths::Missing;
+use crate::leading::Leading;
 use crate::log::Log;
 use crate::membership::Membership;
 use crate::metadata::Metadata;
 use crate::metered::DiskStats;
 use crate::metrics::Metrics;
 use crate::neighbours::Neighbours;
-use crate::peers::Peers;
 use crate::troubles::Troubles;
 use base::env::Clock;
 use base::error::{Error, ErrorKind, Result};
 use base::fault::contained;
 use base::id::{DeviceId, NodeId, RequestId};
+use base::moved::Moved;
+use base::net::Net;
 use base::planted::Planted;
 use base::request::within;
 use base::unit::Time;
+use net::LinkSettings;
 use net::message::Id;
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, RwLock};
 
 /// Everything that answers.
 pub struct Node {
@@ -44,12 +45,8 @@ pub struct Node {
     pub console: Option<String>,
     /// Where its HDFS gateway is, `host:port`.
     pub hdfs: Option<String>,
-    /// Says that a device is to be emptied.
-    pub drains: Arc<tokio::sync::Notify>,
     /// Other nodes, for bytes that are fetched from them.
     pub neighbours: Neighbours,
-    /// What it does by itself, and who is at what.
-    pub jobs: Jobs,
     /// Held while it is found out which device takes a push for one that is being emptied, and until it is in that one's queue: two that
     /// are sent for the same chunk must not choose for themselves.
     pub taking: tokio::sync::Mutex<()>,
@@ -65,7 +62,7 @@ pub struct Node {
 
 /// What a node is in its cluster.
 pub enum Role {
-    /// It keeps the metadata, and drives what is done with devices, wherever they are.
+    /// It keeps the metadata, and while it leads it drives what is done with devices, wherever they are.
     Keeper(Box<Keeper>),
     /// It has devices; another node keeps the metadata.
     Member(Arc<Membership>),
@@ -77,24 +74,32 @@ pub struct Keeper {
     pub metadata: Arc<Metadata>,
     /// The directory of the device that the metadata store lies beside, for people.
     pub metadata_at: String,
-    /// The other nodes.
-    pub peers: Peers,
     /// What passed through the metadata store's log.
     pub disk: Arc<DiskStats>,
+    /// The network, to other nodes.
+    pub network: Arc<dyn Net>,
+    /// How they are reached.
+    pub links: LinkSettings,
+    /// What it has because it leads, as long as it does (`Keeper::leads`, `Keeper::end`).
+    pub leading: RwLock<Option<Arc<Leading>>>,
 }
 
 impl Node {
-    /// What only the node that keeps the metadata has; on another node an error that says where that one is.
-    pub fn keeper(&self) -> Result<&Keeper> {
+    /// What it has because its keeper leads; else an error: `Moved` if it keeps the metadata and does not lead, and on a node that does not keep
+    /// them one that says where that one is. Whoever needs it for more than one thing asks once, and goes on with that.
+    pub fn leading(&self) -> Result<Arc<Leading>> {
         match &self.role {
-            Role::Keeper(keeper) => Ok(keeper.as_ref()),
+            Role::Keeper(keeper) => keeper.leading().ok_or_else(|| Moved::default().into()),
             Role::Member(membership) => Err(membership.elsewhere()),
         }
     }
 
-    /// The metadata store, as `keeper`.
+    /// The metadata store, if this node keeps it: whether it leads, the store itself says.
     pub fn metadata(&self) -> Result<&Arc<Metadata>> {
-        self.keeper().map(|keeper| &keeper.metadata)
+        match &self.role {
+            Role::Keeper(keeper) => Ok(&keeper.metadata),
+            Role::Member(membership) => Err(membership.elsewhere()),
+        }
     }
 
     /// What it knows of its cluster if another node keeps the metadata.
@@ -111,37 +116,6 @@ impl Node {
         self.runtime.spawn(contained(within(request, steps)));
     }
 
-    /// A device of the store, wherever it is. `Unreachable` if it is on a node that was not heard of since this one started.
-    pub fn device_handle(&self, id: DeviceId) -> Result<DeviceHandle> {
-        if let Some(device) = self.devices.get(&id) {
-            return Ok(DeviceHandle::Local(device.clone()));
-        }
-        if let Role::Keeper(keeper) = &self.role
-            && let Some(far) = keeper.peers.device(id)
-        {
-            return Ok(DeviceHandle::Remote(far));
-        }
-        let is_missing = self.missing.iter().any(|missing| missing.device == id);
-        if matches!(self.role, Role::Keeper(_)) && !is_missing {
-            let text = format!(
-                "device {id} is on a node that was not heard of since this one started; what is on it is safe there and comes back \
-                 with it; start that node, or look at the network"
-            );
-            return Err(Error::new(ErrorKind::Unreachable, text));
-        }
-        Err(self.not_here(id))
-    }
-
-    /// All devices of the store that are known to be somewhere, near ones first.
-    pub fn device_handles(&self) -> Vec<DeviceHandle> {
-        let near = self.served().cloned().map(DeviceHandle::Local);
-        let far = match &self.role {
-            Role::Keeper(keeper) => keeper.peers.devices(),
-            Role::Member(_) => Vec::new(),
-        };
-        near.chain(far.into_iter().map(DeviceHandle::Remote)).collect()
-    }
-
     /// The devices that are the store's: those that were emptied and removed since the start are not.
     pub fn served(&self) -> impl Iterator<Item = &Arc<Device>> {
         self.devices.values().filter(|device| device.draining().is_none_or(|draining| !draining.over))
@@ -150,11 +124,11 @@ impl Node {
     /// The device of this id, one that was removed too: those who ask it are sent to where its chunks are.
     pub fn device(&self, id: Id) -> Result<&Arc<Device>> {
         let id = DeviceId(id.value());
-        self.devices.get(&id).ok_or_else(|| self.not_here(id))
+        self.devices.get(&id).ok_or_else(|| self.not_here(id, self.leading().ok().as_deref()))
     }
 
     /// Why a device is not on this node.
-    pub fn not_here(&self, id: DeviceId) -> Error {
+    pub fn not_here(&self, id: DeviceId, leading: Option<&Leading>) -> Error {
         if let Some(missing) = self.missing.iter().find(|missing| missing.device == id) {
             let text = format!(
                 "these bytes are on device {id} in {}, which is missing; everything else is served; bring the disk back \
@@ -163,9 +137,7 @@ impl Node {
             );
             return Error::new(ErrorKind::Io, text);
         }
-        if let Role::Keeper(keeper) = &self.role
-            && let Some(far) = keeper.peers.device(id)
-        {
+        if let Some(far) = leading.and_then(|leading| leading.peers.device(id)) {
             let text = format!("device {id} is on node {}; nothing was done; ask that node", far.peer.name());
             return Error::new(ErrorKind::NotFound, text);
         }

@@ -1,23 +1,32 @@
 //! The other nodes as the one that keeps the metadata knows them: what each reported last, and the link to it.
 
+use crate::control::claims::lock;
 use crate::device::draining::Draining;
 use crate::device_handle::RemoteDevice;
 use base::error::{Error, ErrorKind, Result};
 use base::id::{DeviceId, NodeId};
 use base::limit::{NODE_SILENCE_MAX, NODES_MAX};
+use base::moved::Moved;
 use base::net::Net;
 use base::unit::{Time, WallTime};
 use net::message::{Ask, cluster, device as wire, file};
 use net::{Link, LinkSettings, Payload};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
-/// All nodes that reported since this one started.
+/// All nodes that reported since this one's leadership began.
 pub struct Peers {
     network: Arc<dyn Net>,
     settings: LinkSettings,
-    peers: Mutex<BTreeMap<NodeId, Arc<Peer>>>,
+    known: Mutex<Known>,
     marks: Mutex<Marks>,
+}
+
+#[derive(Default)]
+struct Known {
+    peers: BTreeMap<NodeId, Arc<Peer>>,
+    /// No more links are made: the leadership, of this term, is over.
+    closed: Option<u64>,
 }
 
 /// What is remembered of devices of other nodes until something is done about it.
@@ -31,7 +40,7 @@ struct Marks {
     drains: BTreeMap<DeviceId, Draining>,
     /// Why a node was refused last.
     refused: BTreeMap<NodeId, String>,
-    /// Emptied and removed since this node started: their nodes go on to report them for as long as they run.
+    /// Emptied and removed since this node leads: their nodes go on to report them for as long as they run.
     removed: BTreeSet<DeviceId>,
 }
 
@@ -40,8 +49,19 @@ pub struct Peer {
     network: Arc<dyn Net>,
     settings: LinkSettings,
     last_report: Mutex<LastReport>,
-    /// With where it goes, and to which start of the node.
-    link: tokio::sync::Mutex<Option<(String, u64, Link)>>,
+    link: Mutex<Linked>,
+    /// Held by whoever connects.
+    connecting: tokio::sync::Mutex<()>,
+}
+
+/// The link to a node.
+enum Linked {
+    /// None is there; the next call connects.
+    Not,
+    /// To this address, and to this start of the node there.
+    To(String, u64, Link),
+    /// There will be none: the leadership, of this term, is over.
+    Closed(u64),
 }
 
 struct LastReport {
@@ -65,20 +85,32 @@ impl LastReport {
 impl Peers {
     /// None yet; links to them are made with `settings`.
     pub fn new(network: Arc<dyn Net>, settings: LinkSettings) -> Peers {
-        Peers { network, settings, peers: Mutex::default(), marks: Mutex::default() }
+        Peers { network, settings, known: Mutex::default(), marks: Mutex::default() }
     }
 
     fn marks(&self) -> MutexGuard<'_, Marks> {
-        self.marks.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.marks)
+    }
+
+    /// The leadership, of this term, is over. Closes all links, for good: no order leaves any more, and those that wait for an answer get none. They fail with `Moved`, which says that
+    /// nobody here knows what was done.
+    pub fn close(&self, term: u64) {
+        let mut known = lock(&self.known);
+        known.closed = Some(term);
+        for peer in known.peers.values() {
+            if let Linked::To(.., link) = std::mem::replace(&mut *lock(&peer.link), Linked::Closed(term)) {
+                link.close();
+            }
+        }
     }
 
     /// The node of this id, if it reported.
     pub fn find(&self, node: NodeId) -> Option<Arc<Peer>> {
-        self.peers.lock().unwrap_or_else(PoisonError::into_inner).get(&node).cloned()
+        lock(&self.known).peers.get(&node).cloned()
     }
 
     fn all(&self) -> Vec<Arc<Peer>> {
-        self.peers.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+        lock(&self.known).peers.values().cloned().collect()
     }
 
     /// A node reported. One that came, or came back, may have missed things.
@@ -90,9 +122,11 @@ impl Peers {
                 let now = self.settings.clock.now();
                 let said = LastReport::new(node, devices.clone(), now);
                 let (network, settings) = (self.network.clone(), self.settings.clone());
-                let peer =
-                    Peer { network, settings, last_report: Mutex::new(said), link: tokio::sync::Mutex::default() };
-                self.peers.lock().unwrap_or_else(PoisonError::into_inner).insert(id, Arc::new(peer));
+                let mut known = lock(&self.known);
+                let link = Mutex::new(known.closed.map_or(Linked::Not, Linked::Closed));
+                let (last_report, connecting) = (Mutex::new(said), tokio::sync::Mutex::default());
+                let peer = Peer { network, settings, last_report, link, connecting };
+                known.peers.insert(id, Arc::new(peer));
                 true
             }
         };
@@ -103,14 +137,14 @@ impl Peers {
         }
     }
 
-    /// How often a node came, or came back, since this one started.
+    /// How often a node came, or came back, since this one leads.
     pub fn returns(&self) -> u64 {
         self.marks().returns
     }
 
     /// The node is none of the cluster's any more.
     pub fn forget(&self, node: NodeId) {
-        self.peers.lock().unwrap_or_else(PoisonError::into_inner).remove(&node);
+        lock(&self.known).peers.remove(&node);
     }
 
     /// All devices of other nodes that are the store's.
@@ -183,7 +217,7 @@ impl Peers {
         self.marks().removed.remove(&device);
     }
 
-    /// Whether a device was removed since this node started.
+    /// Whether a device was removed since this node leads.
     pub fn was_removed(&self, device: DeviceId) -> bool {
         self.marks().removed.contains(&device)
     }
@@ -191,7 +225,7 @@ impl Peers {
 
 impl Peer {
     fn last_report(&self) -> MutexGuard<'_, LastReport> {
-        self.last_report.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.last_report)
     }
 
     /// It reported. Whether it was away in between, or may have missed something.
@@ -254,6 +288,7 @@ impl Peer {
 
     /// Asks it. One that does not answer is not asked again before it reports.
     pub async fn ask<A: Ask>(&self, ask: &A, payload: Payload) -> Result<(A::Answer, Payload)> {
+        self.check_open()?;
         if !self.is_reachable() {
             return Err(self.away("it has not reported lately"));
         }
@@ -264,8 +299,10 @@ impl Peer {
         };
         match answer {
             Err(error) if error.kind() == ErrorKind::Unreachable => {
+                // By the end of the leadership: then nobody was silent.
+                self.check_open()?;
                 self.was_silent(heard);
-                *self.link.lock().await = None;
+                self.unlink();
                 Err(self.away(error.text()))
             }
             other => other,
@@ -280,13 +317,13 @@ impl Peer {
     }
 
     async fn link(&self) -> Result<Link> {
-        let mut link = self.link.lock().await;
         let (address, (node, incarnation)) = (self.address(), self.incarnation());
-        if let Some((at, start, link)) = &*link
-            && *at == address
-            && *start == incarnation
-        {
-            return Ok(link.clone());
+        if let Some(link) = self.link_to(&address, incarnation)? {
+            return Ok(link);
+        }
+        let _turn = self.connecting.lock().await;
+        if let Some(link) = self.link_to(&address, incarnation)? {
+            return Ok(link);
         }
         // What is ordered of it is not for a later start, of which nothing is known before it reports.
         let settings =
@@ -296,8 +333,38 @@ impl Peer {
             let text = format!("another node answers at {address}, {} and not {node}", made.node());
             return Err(Error::new(ErrorKind::Unreachable, text));
         }
-        *link = Some((address, incarnation, made.clone()));
+        let mut link = lock(&self.link);
+        if let Linked::Closed(term) = *link {
+            made.close();
+            return Err(Moved { leader: None, term }.into());
+        }
+        *link = Linked::To(address, incarnation, made.clone());
         Ok(made)
+    }
+
+    /// The next call connects anew.
+    fn unlink(&self) {
+        let mut link = lock(&self.link);
+        if !matches!(*link, Linked::Closed(_)) {
+            *link = Linked::Not;
+        }
+    }
+
+    /// Whether the leadership that asks is not over.
+    fn check_open(&self) -> Result<()> {
+        match *lock(&self.link) {
+            Linked::Closed(term) => Err(Moved { leader: None, term }.into()),
+            Linked::Not | Linked::To(..) => Ok(()),
+        }
+    }
+
+    /// The link to this address and this start, if there is one.
+    fn link_to(&self, address: &str, incarnation: u64) -> Result<Option<Link>> {
+        match &*lock(&self.link) {
+            Linked::To(at, start, link) if at == address && *start == incarnation => Ok(Some(link.clone())),
+            Linked::To(..) | Linked::Not => Ok(None),
+            Linked::Closed(term) => Err(Moved { leader: None, term: *term }.into()),
+        }
     }
 
     fn away(&self, why: &str) -> Error {
@@ -324,6 +391,7 @@ mod tests {
     use base::error::ErrorKind;
     use base::id::{NodeId, SessionId};
     use base::limit::NODE_SILENCE_MAX;
+    use base::moved::Moved;
     use base::net::Net;
     use base::unit::Time;
     use net::message::{cluster, order};
@@ -389,5 +457,33 @@ mod tests {
             reports();
             assert_eq!(peers.returns(), 2);
         }
+    }
+
+    /// Closed, they ask nobody any more, also not one that reports after that; and whoever waits for an answer hears that the leadership is over,
+    /// not that a node was silent.
+    #[tokio::test(start_paused = true)]
+    async fn closed_for_good() {
+        let clock: Arc<dyn Clock> = Arc::new(RuntimeClock::starting_now());
+        let network = SimNet::new(1, clock.clone(), "here");
+        let _silent = network.host("there").listen("there:1").await.expect("free");
+        let peers = peers(network, clock.clone());
+        let reports = |id: NodeId| {
+            let node = cluster::Node { node: id.0.into(), address: "there:1".to_string(), ..Default::default() };
+            peers.heard(node, Vec::new());
+            peers.find(id).expect("it reported")
+        };
+        let (peer, question) = (reports(NODE), order::Kept::default());
+        let closes = async {
+            tokio::time::sleep(Duration::from_millis(500)).await;
+            peers.close(5);
+        };
+        let (asked, ()) = tokio::join!(peer.ask(&question, Payload::empty()), closes);
+        let after = reports(NodeId(8)).ask(&question, Payload::empty()).await;
+        for answer in [asked, peer.ask(&question, Payload::empty()).await, after] {
+            let moved = answer.err().and_then(|error| Moved::read(&error));
+            assert_eq!(moved, Some(Moved { leader: None, term: 5 }));
+        }
+        reports(NODE);
+        assert_eq!(peers.returns(), 2, "both came, and neither came back");
     }
 }

@@ -1,6 +1,5 @@
 //! Starting and stopping a node: opens what lies on disk, starts the threads, listens, and ends them in order.
 
-use crate::control::orders::Jobs;
 use crate::control::{self, cluster};
 use crate::device::{self, Device, Started};
 use crate::device_paths::{DevicePaths, Missing, Standing, left_out, left_out_as_it_is};
@@ -15,7 +14,6 @@ use crate::metered::{DiskStats, MeteredDisk};
 use crate::metrics::Metrics;
 use crate::neighbours::Neighbours;
 use crate::node::{Keeper, Node, Role};
-use crate::peers::Peers;
 use crate::service::NodeService;
 use crate::settings::{DeviceSetting, Door, Settings, identity_in, shown};
 use crate::troubles::Troubles;
@@ -36,7 +34,7 @@ use net::{Asker, Budget, CallNumbers, LinkSettings, Server, ServerSettings};
 use os::disk::Backend;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, RwLock};
 use tokio::sync::watch;
 
 /// A node that serves.
@@ -135,9 +133,7 @@ async fn open(
         missing,
         console: console.clone(),
         hdfs: hdfs.clone(),
-        drains: Arc::default(),
         neighbours,
-        jobs: Jobs::new(clock.clone()),
         taking: tokio::sync::Mutex::new(()),
         metrics: Metrics::new(stats.clone(), (incoming.clone(), outgoing.clone()), disks),
         troubles: Troubles::new(log.clone(), clock.clone()),
@@ -258,15 +254,6 @@ fn links_of(
     }
 }
 
-/// The links by which the leader of this term orders.
-fn ordering(links: LinkSettings, term: u64) -> LinkSettings {
-    let asker = match links.asker {
-        Asker::Node { node, incarnation, .. } => Asker::Node { node, incarnation, term },
-        Asker::Client => Asker::Client,
-    };
-    LinkSettings { asker, ..links }
-}
-
 fn role_of(
     settings: &Settings,
     directory: &Path,
@@ -277,8 +264,8 @@ fn role_of(
     match (metadata, settings.keeper()) {
         (Some((metadata, disk)), _) => {
             let metadata_at = directory.parent().map(shown).unwrap_or_default();
-            let links = ordering(links, metadata.term());
-            Role::Keeper(Box::new(Keeper { metadata, metadata_at, peers: Peers::new(network.clone(), links), disk }))
+            let (network, leading) = (network.clone(), RwLock::default());
+            Role::Keeper(Box::new(Keeper { metadata, metadata_at, disk, network, links, leading }))
         }
         (None, Some(keeper)) => {
             Role::Member(Arc::new(Membership::new(keeper.to_string(), network.clone(), links, planted)))
@@ -359,18 +346,20 @@ async fn begin(
 ) -> Result<Tasks> {
     let (shutdown, stopped) = watch::channel(false);
     let ServerSettings { incarnation, pool, random, credentials, .. } = settings.clone();
-    let service = Arc::new(NodeService(node.clone()));
-    let server = tokio::spawn(Server::serve(listeners.store, service, settings, stopped.clone()));
-    let by_itself = match &node.role {
+    let by_itself: Boxed<'static, ()> = match &node.role {
         Role::Keeper(keeper) => {
             keeper.metadata.tell_to(node.troubles.clone());
-            tokio::spawn(control::run(node.clone(), stopped.clone()))
+            // Before anybody is served: the first call and the first report are to find that it leads.
+            Box::pin(control::begin(node, keeper, keeper.metadata.lone_term()).until(stopped.clone()))
         }
         Role::Member(membership) => {
             let itself = cluster::wire_node(itself);
-            tokio::spawn(membership::reporting::run(node.clone(), membership.clone(), itself, stopped.clone()))
+            Box::pin(membership::reporting::run(node.clone(), membership.clone(), itself, stopped.clone()))
         }
     };
+    let service = Arc::new(NodeService(node.clone()));
+    let server = tokio::spawn(Server::serve(listeners.store, service, settings, stopped.clone()));
+    let by_itself = tokio::spawn(by_itself);
     let (keeper, min_block_size) = (said.keeper().map(str::to_string), said.hdfs_min_block_size);
     let (on_trouble, on_request) = (told(&node.troubles, "hdfs"), noted(&node.troubles, "hdfs"));
     let given = hdfs::Given {
@@ -513,6 +502,12 @@ async fn open_devices(
 }
 
 impl Running {
+    /// What runs.
+    #[cfg(test)]
+    pub(crate) fn node(&self) -> Arc<Node> {
+        self.node.clone()
+    }
+
     /// Stops taking calls, lets what is under way end, and ends the threads. Everything acknowledged is on disk already.
     pub fn stop(self) -> Boxed<'static, ()> {
         Box::pin(self.end())
@@ -527,6 +522,10 @@ impl Running {
         }
         for task in [server, by_itself].into_iter().chain(console) {
             let _ = task.await;
+        }
+        // Its jobs are over. What calls needed of it until now, they had.
+        if let Role::Keeper(keeper) = &self.node.role {
+            keeper.end().await;
         }
         for device in self.node.devices.values() {
             device.send(device::Item::Stop);

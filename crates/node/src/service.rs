@@ -10,6 +10,7 @@ use crate::control::orphans;
 use crate::device::bags::Waiter;
 use crate::device::{Consumer, Device, Item, Pushed, Then};
 use crate::health;
+use crate::leading::Leading;
 use crate::membership::{self, Membership};
 use crate::metadata;
 use crate::metrics;
@@ -354,60 +355,8 @@ impl Node {
     }
 
     async fn step_through(&self, mut call: Call) {
-        let (caller, asker) = (caller(&call), call.asker);
-        if let Err(error) = self.keeper()
-            && !matches!(call.kind, cluster::View::KIND | session::Look::KIND)
-            && !matches!(call.kind, whole::Scrub::KIND | whole::Scrubbed::KIND)
-        {
-            return call.respond.fail(error);
-        }
         match call.kind {
-            bag::Create::KIND => {
-                let ask = ask!(call as bag::Create);
-                respond(call.respond, self.create_bag(caller, ask).await);
-            }
-            bag::Stat::KIND => {
-                let ask = ask!(call as bag::Stat);
-                respond(call.respond, self.bag_for(&ask.name, ask.uncounted, ask.knows).await);
-            }
-            bag::List::KIND => {
-                let ask = ask!(call as bag::List);
-                respond(call.respond, self.list_bags(ask).await);
-            }
-            bag::Seal::KIND => {
-                let ask = ask!(call as bag::Seal);
-                respond(call.respond, self.seal_bag(caller, &ask.name).await);
-            }
-            bag::Rewind::KIND => {
-                let ask = ask!(call as bag::Rewind);
-                respond(call.respond, self.rewind_bag(caller, ask.name).await);
-            }
-            bag::Delete::KIND => {
-                let ask = ask!(call as bag::Delete);
-                respond(call.respond, self.delete_bag(caller, &ask.name).await);
-            }
-            file::Devices::KIND => respond(call.respond, self.list_devices().await),
             cluster::View::KIND => respond(call.respond, self.view().await),
-            cluster::Report::KIND => {
-                let ask = ask!(call as cluster::Report);
-                respond(call.respond, self.take_report(asker, ask).await);
-            }
-            cluster::FindSession::KIND => {
-                let ask = ask!(call as cluster::FindSession);
-                respond(call.respond, self.find_session(ask).await);
-            }
-            cluster::RemoveNode::KIND => {
-                let ask = ask!(call as cluster::RemoveNode);
-                respond(call.respond, self.remove_node(caller, ask).await);
-            }
-            cluster::DrainNode::KIND => {
-                let ask = ask!(call as cluster::DrainNode);
-                respond(call.respond, self.drain_node(caller, ask).await);
-            }
-            file::Recover::KIND => {
-                let ask = ask!(call as file::Recover);
-                respond(call.respond, orphans::recover(self, caller, ask).await);
-            }
             session::Look::KIND => {
                 let (answer, page) = self.look().await;
                 call.respond.answer(answer, Payload::new(page.into()));
@@ -420,13 +369,69 @@ impl Node {
                 let ask = ask!(call as whole::Scrubbed);
                 respond(call.respond, self.scrubbed(ask).await);
             }
+            _ => match self.leading() {
+                Ok(leading) => self.step_through_leading(&leading, call).await,
+                Err(error) => call.respond.fail(error),
+            },
+        }
+    }
+
+    /// Those for which its keeper has to lead: all their steps are of one leadership.
+    async fn step_through_leading(&self, leading: &Leading, mut call: Call) {
+        let (caller, asker) = (caller(&call), call.asker);
+        match call.kind {
+            bag::Create::KIND => {
+                let ask = ask!(call as bag::Create);
+                respond(call.respond, self.create_bag(leading, caller, ask).await);
+            }
+            bag::Stat::KIND => {
+                let ask = ask!(call as bag::Stat);
+                respond(call.respond, self.bag_for(leading, &ask.name, ask.uncounted, ask.knows).await);
+            }
+            bag::List::KIND => {
+                let ask = ask!(call as bag::List);
+                respond(call.respond, self.list_bags(leading, ask).await);
+            }
+            bag::Seal::KIND => {
+                let ask = ask!(call as bag::Seal);
+                respond(call.respond, self.seal_bag(leading, caller, &ask.name).await);
+            }
+            bag::Rewind::KIND => {
+                let ask = ask!(call as bag::Rewind);
+                respond(call.respond, self.rewind_bag(leading, caller, ask.name).await);
+            }
+            bag::Delete::KIND => {
+                let ask = ask!(call as bag::Delete);
+                respond(call.respond, self.delete_bag(leading, caller, &ask.name).await);
+            }
+            file::Devices::KIND => respond(call.respond, self.list_devices(leading).await),
+            cluster::Report::KIND => {
+                let ask = ask!(call as cluster::Report);
+                respond(call.respond, self.take_report(leading, asker, ask).await);
+            }
+            cluster::FindSession::KIND => {
+                let ask = ask!(call as cluster::FindSession);
+                respond(call.respond, leading.find_session(ask).await);
+            }
+            cluster::RemoveNode::KIND => {
+                let ask = ask!(call as cluster::RemoveNode);
+                respond(call.respond, self.remove_node(leading, caller, ask).await);
+            }
+            cluster::DrainNode::KIND => {
+                let ask = ask!(call as cluster::DrainNode);
+                respond(call.respond, self.drain_node(leading, caller, ask).await);
+            }
+            file::Recover::KIND => {
+                let ask = ask!(call as file::Recover);
+                respond(call.respond, orphans::recover(self, leading, caller, ask).await);
+            }
             whole::Drain::KIND => {
                 let ask = ask!(call as whole::Drain);
-                respond(call.respond, self.drain(caller, ask).await);
+                respond(call.respond, self.drain(leading, caller, ask).await);
             }
             whole::Damage::KIND => {
                 let ask = ask!(call as whole::Damage);
-                respond(call.respond, self.damage(ask.device).await);
+                respond(call.respond, self.damage(leading, ask.device).await);
             }
             other => unreachable!("{} takes no steps", kind_name(other).unwrap_or("an unknown kind")),
         }
@@ -435,10 +440,7 @@ impl Node {
     /// Health and metrics. Whatever does not answer in time is left out, and health says so.
     async fn look(&self) -> (session::LookAnswer, String) {
         let health = health::look(self).await;
-        let page = match tokio::time::timeout(health::PATIENCE, metrics::page::page(self)).await {
-            Ok(Ok(page)) => page,
-            Ok(Err(_)) | Err(_) => String::new(),
-        };
+        let page = metrics::page::page(self).await;
         let answer = session::LookAnswer {
             ready: health.ready,
             troubles: health.troubles,
@@ -451,11 +453,10 @@ impl Node {
     }
 
     /// All devices of the store, those of other nodes as they were reported.
-    async fn list_devices(&self) -> Result<file::DevicesAnswer> {
-        let keeper = self.keeper()?;
-        let totals = translate::totals(keeper.metadata.ask(meta::Request::Usage).await?);
-        let mut devices = keeper.near_devices(self.id, self.own_devices()).await?;
-        devices.extend(keeper.far_devices(self.id).await?);
+    async fn list_devices(&self, leading: &Leading) -> Result<file::DevicesAnswer> {
+        let totals = translate::totals(leading.metadata.ask(meta::Request::Usage).await?);
+        let mut devices = leading.near_devices(self.id, self.own_devices()).await?;
+        devices.extend(leading.far_devices(self.id).await?);
         Ok(file::DevicesAnswer { devices, ..totals })
     }
 }

@@ -2,8 +2,9 @@
 
 use super::reports::use_of;
 use crate::identity::Identity;
+use crate::leading::Leading;
 use crate::log::Level;
-use crate::node::{Keeper, Node};
+use crate::node::Node;
 use crate::peers::place_on;
 use crate::settings::{Cluster, Settings};
 use base::error::{Error, ErrorKind, Result};
@@ -54,18 +55,17 @@ impl Node {
     pub async fn view(&self) -> Result<wire::ViewAnswer> {
         match self.membership() {
             Some(membership) => membership.view(),
-            None => self.keeper()?.view(self.id).await,
+            None => self.leading()?.view(self.id).await,
         }
     }
 
     /// Takes the report of another node. Tells what it has to know, or why it cannot be one of the cluster's.
-    pub async fn take_report(&self, from: Asker, ask: wire::Report) -> Result<wire::ReportAnswer> {
-        let keeper = self.keeper()?;
+    pub async fn take_report(&self, leading: &Leading, from: Asker, ask: wire::Report) -> Result<wire::ReportAnswer> {
         let (name, address) = (ask.node.name.clone(), ask.node.address.clone());
-        let answer = self.report_taken(keeper, from, ask).await;
+        let answer = self.report_taken(leading, from, ask).await;
         if let Err(error) = &answer
             && let Asker::Node { node, .. } = from
-            && keeper.peers.refused(node, error.text())
+            && leading.peers.refused(node, error.text())
         {
             let text = format!("a node that reported was refused: {}", error.text());
             self.log.say(Level::Warn, "cluster", &text, &[("name", &name), ("at", &address)]);
@@ -73,35 +73,35 @@ impl Node {
         answer
     }
 
-    async fn report_taken(&self, keeper: &Keeper, from: Asker, ask: wire::Report) -> Result<wire::ReportAnswer> {
+    async fn report_taken(&self, leading: &Leading, from: Asker, ask: wire::Report) -> Result<wire::ReportAnswer> {
         let wire::Report { node, mut devices, epoch, mut remembered } = ask;
         let info = info_of(&node);
         self.check_reporter(from, &info, devices.len())?;
         // In this order: one that is not known any more was marked before.
         let named = devices.iter().map(|device| DeviceId(device.device.value())).collect();
-        let (before, known) = keeper.find_node(info.node, named).await?;
+        let (before, known) = leading.find_node(info.node, named).await?;
         let known: BTreeMap<DeviceId, DeviceInfo> = known.into_iter().map(|info| (info.device, info)).collect();
-        let removed = keeper.removed_of(&devices, &known).await?;
+        let removed = leading.removed_of(&devices, &known).await?;
         devices.retain(|device| !removed.contains(&device.device));
         for device in &devices {
             check_device(&info, device, known.get(&DeviceId(device.device.value())))?;
         }
         if before.as_ref() != Some(&info) {
-            keeper.metadata.ask(meta::Request::NodeJoin { node: info.clone() }).await?;
+            leading.metadata.ask(meta::Request::NodeJoin { node: info.clone() }).await?;
             let text = "a node joined, or came back";
             self.log.say(Level::Info, "cluster", text, &[("name", &info.name), ("at", &info.address)]);
         }
-        keeper.note_devices(info.node, &devices, &known).await?;
+        leading.note_devices(info.node, &devices, &known).await?;
         let drains = devices.iter().any(|device| device.drain.is_some());
-        keeper.peers.heard(node, devices);
+        leading.peers.heard(node, devices);
         if drains {
             // A drain may have waited for this node to know of it.
-            self.drains.notify_one();
+            leading.drains.notify_one();
         }
-        let mut answer = keeper.answer_to(self.id, info.node, epoch).await?;
+        let mut answer = leading.answer_to(self.id, info.node, epoch).await?;
         answer.removed = removed;
         remembered.truncate(SESSIONS_ASKED_MAX);
-        answer.over = keeper.metadata.over(remembered).await?;
+        answer.over = leading.metadata.over(remembered).await?;
         Ok(answer)
     }
 
@@ -126,12 +126,25 @@ impl Node {
         Ok(())
     }
 
+    /// Takes a node without devices out of the cluster.
+    pub async fn remove_node(&self, leading: &Leading, caller: Caller, ask: wire::RemoveNode) -> Result<Done> {
+        let node = NodeId(ask.node.value());
+        if node == self.id {
+            let text = "this node keeps the metadata and cannot be removed; nothing was changed";
+            return Err(Error::new(ErrorKind::Invalid, text));
+        }
+        leading.metadata.ask_for(caller, meta::Request::NodeRemove { node }).await?;
+        leading.peers.forget(node);
+        Ok(Done {})
+    }
+}
+
+impl Leading {
     /// Whether a session is open, and for how long at least.
     pub async fn find_session(&self, ask: wire::FindSession) -> Result<wire::OpenSession> {
-        let keeper = self.keeper()?;
         let session = SessionId(ask.session.value());
         for _ in 0..FIND_ATTEMPTS {
-            let leases = keeper.metadata.leases(Some(session), 1).await?;
+            let leases = self.metadata.leases(Some(session), 1).await?;
             let lease_ms = match leases.first() {
                 None => 0,
                 // It ends now, or is renewed: the next answer knows.
@@ -151,21 +164,6 @@ impl Node {
         Err(Error::new(ErrorKind::Unreachable, text))
     }
 
-    /// Takes a node without devices out of the cluster.
-    pub async fn remove_node(&self, caller: Caller, ask: wire::RemoveNode) -> Result<Done> {
-        let node = NodeId(ask.node.value());
-        if node == self.id {
-            let text = "this node keeps the metadata and cannot be removed; nothing was changed";
-            return Err(Error::new(ErrorKind::Invalid, text));
-        }
-        let keeper = self.keeper()?;
-        keeper.metadata.ask_for(caller, meta::Request::NodeRemove { node }).await?;
-        keeper.peers.forget(node);
-        Ok(Done {})
-    }
-}
-
-impl Keeper {
     /// The epoch and all nodes.
     pub async fn nodes(&self) -> Result<(u64, Vec<NodeState>)> {
         match self.metadata.ask(meta::Request::NodeList).await? {
@@ -321,7 +319,7 @@ impl Keeper {
         let sessions = leases.into_iter().map(open).filter(|open| open.lease_ms > 0).collect();
         let (_, devices) = self.find_node(node, Vec::new()).await?;
         let draining = devices.iter().filter(|info| info.draining).map(|info| info.device.0.into());
-        let (draining, term) = (draining.collect(), self.metadata.term());
+        let (draining, term) = (draining.collect(), self.term);
         Ok(wire::ReportAnswer { view, sessions, draining, removed: Vec::new(), over: Vec::new(), term })
     }
 }

@@ -28,7 +28,8 @@ use super::claims::{Claim, Claims};
 use super::job::{self, Job, said};
 use super::orders::{Order, Ordered};
 use crate::device_handle::DeviceHandle;
-use crate::node::{Keeper, Node};
+use crate::leading::Leading;
+use crate::node::Node;
 use base::error::{ErrorKind, Result};
 use base::id::{BagId, ChunkId, DeviceId, GroupId};
 use base::layout::{Layout, Replica};
@@ -64,15 +65,14 @@ pub struct Collect {
 impl Job for Collect {
     const NAME: &'static str = "collect";
 
-    fn woken_by(node: &Node) -> Option<Arc<Notify>> {
-        job::work(node)
+    fn woken_by(leading: &Leading) -> Option<Arc<Notify>> {
+        job::work(leading)
     }
 
-    async fn step(&mut self, node: &Arc<Node>) -> Result<bool> {
-        let keeper = node.keeper()?;
+    async fn step(&mut self, node: &Arc<Node>, leading: &Arc<Leading>) -> Result<bool> {
         let (ranges_after, bags_after) = (self.ranges_after, self.bags_after);
         let request = meta::Request::Garbage { ranges_after, bags_after, limit: GARBAGE_AT_ONCE };
-        let meta::Reply::Garbage(mut garbage) = keeper.metadata.ask(request).await? else {
+        let meta::Reply::Garbage(mut garbage) = leading.metadata.ask(request).await? else {
             unreachable!("garbage was asked for")
         };
         (self.ranges_after, self.bags_after) = (garbage.ranges_resume, garbage.bags_resume);
@@ -80,13 +80,13 @@ impl Job for Collect {
         if is_empty(&garbage) {
             return Ok(more);
         }
-        let mut cannot = Cannot::now(node).await?;
+        let mut cannot = Cannot::now(node, leading).await?;
         // Not even claimed: a move of their group would have to wait time and again.
         garbage.ranges.retain(|(group, offset, _)| self.is_any_due(&group.layout, (group.group, *offset), &cannot));
-        let _claimed = Claimed::of(node, &mut garbage);
-        look_again(keeper, &mut garbage).await?;
+        let _claimed = Claimed::of(leading, &mut garbage);
+        look_again(leading, &mut garbage).await?;
         if !is_empty(&garbage) {
-            self.free(node, &garbage, &mut cannot).await?;
+            self.free(node, leading, &garbage, &mut cannot).await?;
         }
         self.note_partly(&garbage, &cannot);
         garbage.ranges.retain(|(group, ..)| cannot.are_none_on(&group.layout));
@@ -103,10 +103,10 @@ impl Job for Collect {
             ranges: garbage.ranges.iter().map(|(group, offset, _)| (group.group, *offset)).collect(),
             bags: garbage.bags.iter().map(|bag| bag.bag).collect(),
         };
-        let struck_off = keeper.metadata.ask(collected).await;
+        let struck_off = leading.metadata.ask(collected).await;
         // Not before: a comparison in between would find their groups.
         for device in cannot.missed(&garbage) {
-            keeper.peers.missed(device);
+            leading.peers.missed(device);
         }
         struck_off.map(|_| true)
     }
@@ -125,10 +125,10 @@ struct Claimed {
 
 impl Claimed {
     /// Claims what is on a page of the list, and leaves out what somebody else has.
-    fn of(node: &Node, garbage: &mut Garbage) -> Claimed {
+    fn of(leading: &Leading, garbage: &mut Garbage) -> Claimed {
         let in_ranges = garbage.ranges.iter().map(|(group, ..)| group.group);
         let named: BTreeSet<GroupId> = garbage.groups.iter().map(|group| group.group).chain(in_ranges).collect();
-        let claims = named.into_iter().map(|group| (group, node.jobs.groups.try_claim(group)));
+        let claims = named.into_iter().map(|group| (group, leading.jobs.groups.try_claim(group)));
         let (mut groups, mut busy) = (Vec::new(), BTreeSet::new());
         for (group, claim) in claims {
             match claim {
@@ -140,10 +140,10 @@ impl Claimed {
         garbage.ranges.retain(|(group, ..)| !busy.contains(&group.group));
         let (mut bags, mut members) = (Vec::new(), Vec::new());
         garbage.bags.retain(|bag| {
-            let member = |device: &DeviceId| node.jobs.told.try_claim((bag.bag, *device));
+            let member = |device: &DeviceId| leading.jobs.told.try_claim((bag.bag, *device));
             // Who is being told of it would know it again.
             let claims =
-                (node.jobs.bags.try_claim(bag.bag), bag.members.iter().map(member).collect::<Option<Vec<_>>>());
+                (leading.jobs.bags.try_claim(bag.bag), bag.members.iter().map(member).collect::<Option<Vec<_>>>());
             let (Some(claim), Some(told)) = claims else { return false };
             bags.push(claim);
             members.extend(told);
@@ -155,13 +155,13 @@ impl Claimed {
 
 /// Looks up where the groups of ranges are: since they were listed, and before they were claimed, one may have been moved. A group that
 /// is garbage stays where it is.
-async fn look_again(keeper: &Keeper, garbage: &mut Garbage) -> Result<()> {
+async fn look_again(leading: &Leading, garbage: &mut Garbage) -> Result<()> {
     let groups: BTreeSet<GroupId> = garbage.ranges.iter().map(|(group, ..)| group.group).collect();
     if groups.is_empty() {
         return Ok(());
     }
     let request = meta::Request::KnownGroups { groups: groups.into_iter().collect() };
-    let meta::Reply::Known(known) = keeper.metadata.ask(request).await? else {
+    let meta::Reply::Known(known) = leading.metadata.ask(request).await? else {
         unreachable!("known groups were asked for")
     };
     let now: BTreeMap<GroupId, Layout> =
@@ -185,12 +185,12 @@ struct Cannot {
 }
 
 impl Cannot {
-    async fn now(node: &Node) -> Result<Cannot> {
-        let mut away: BTreeSet<DeviceId> = node.keeper()?.devices().await?.iter().map(|info| info.device).collect();
-        for able in node.device_handles().iter().filter(|handle| handle.is_able()) {
+    async fn now(node: &Node, leading: &Leading) -> Result<Cannot> {
+        let mut away: BTreeSet<DeviceId> = leading.devices().await?.iter().map(|info| info.device).collect();
+        for able in leading.device_handles(node).iter().filter(|handle| handle.is_able()) {
             away.remove(&able.id());
         }
-        Ok(Cannot { away, still: node.jobs.still() })
+        Ok(Cannot { away, still: leading.jobs.still() })
     }
 
     fn has(&self, device: DeviceId) -> bool {
@@ -212,12 +212,15 @@ impl Cannot {
         replicas.map(|replica| replica.device).filter(|device| self.has(*device)).collect()
     }
 
-    /// Waits for devices, for each as long as jobs wait. An error of one of this node ends the step when all have answered.
+    /// Waits for devices, for each as long as jobs wait. An error of one of this node ends the step when all have answered, and so does
+    /// that the leadership is over.
     async fn take_answers(&mut self, node: &Node, orders: Vec<(DeviceHandle, Ordered<()>)>) -> Result<()> {
         let mut answered = Ok(());
         for (handle, order) in orders {
             match (order.answer().await, &handle) {
                 (Some(Ok(())), _) => (),
+                // The keeper leads no more: nothing may follow from what was done here.
+                (Some(Err(error)), _) if error.kind() == ErrorKind::Moved => answered = Err(error),
                 (None, _) => drop(self.still.insert(handle.id())),
                 (Some(Err(error)), DeviceHandle::Local(_)) => answered = Err(error),
                 // Its node went away; what was done elsewhere is done.
@@ -254,17 +257,17 @@ impl Collect {
     }
 
     /// Lets every device that can free its part. Those that turn out not to can are noted.
-    async fn free(&self, node: &Node, garbage: &Garbage, cannot: &mut Cannot) -> Result<()> {
+    async fn free(&self, node: &Node, leading: &Leading, garbage: &Garbage, cannot: &mut Cannot) -> Result<()> {
         let is_over = |bag: &&BagInfo| cannot.is_over(bag);
         let ending: BTreeSet<BagId> = garbage.bags.iter().filter(is_over).map(|bag| bag.bag).collect();
         let mut orders = Vec::new();
-        for handle in node.device_handles() {
+        for handle in leading.device_handles(node) {
             let part = Part::of(&handle, garbage, &ending);
             if part.is_empty() || cannot.has(handle.id()) {
                 continue;
             }
             match self.freeing.try_claim(handle.id()) {
-                Some(claim) => orders.push((handle.clone(), part.order(node, handle, claim))),
+                Some(claim) => orders.push((handle.clone(), part.order(leading, handle, claim))),
                 // It is still at what an earlier step told it.
                 None => drop(cannot.still.insert(handle.id())),
             }
@@ -303,8 +306,8 @@ impl Part {
     }
 
     /// Orders it; `claim` is kept until it is done.
-    fn order(self, node: &Node, handle: DeviceHandle, claim: Claim<DeviceId>) -> Ordered<()> {
-        node.jobs.order(handle.id(), |order| async move {
+    fn order(self, leading: &Leading, handle: DeviceHandle, claim: Claim<DeviceId>) -> Ordered<()> {
+        leading.jobs.order(handle.id(), |order| async move {
             let freed = self.free(&handle, &order).await;
             drop(claim);
             freed

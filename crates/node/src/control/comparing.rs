@@ -10,6 +10,7 @@ use super::job::{GATHER, Job, LOOK_EVERY, said};
 use super::joining::tell_of_bags;
 use super::orders::PATIENCE;
 use crate::device_handle::DeviceHandle;
+use crate::leading::Leading;
 use crate::node::Node;
 use base::error::{Error, ErrorKind, Result};
 use base::id::{BagId, ChunkId, DeviceId, GroupId, Owner};
@@ -26,16 +27,20 @@ const INVENTORY_PAGE: usize = 1000;
 
 /// Compares all devices of this node, before anything is copied: copies that were not finished go before new ones are made. One that does
 /// not answer is not waited for, and its comparison is given back, to go on: whoever copies to it looks at the copy before that is named.
-pub async fn compare_all(node: &Arc<Node>) -> JoinSet<DeviceId> {
+pub async fn compare_all(node: &Arc<Node>, leading: &Arc<Leading>) -> JoinSet<DeviceId> {
     let (mut comparing, mut waits) = (JoinSet::new(), BTreeSet::new());
     for device in node.served().cloned() {
         waits.insert(device.id);
-        let node = node.clone();
+        let (node, leading) = (node.clone(), leading.clone());
         comparing.spawn(async move {
-            while !said(&node, "compare", compare(&node, &DeviceHandle::Local(device.clone())).await.map(drop)) {
-                tokio::time::sleep(LOOK_EVERY).await;
-            }
-            device.id
+            let (id, handle) = (device.id, DeviceHandle::Local(device));
+            let compared = async {
+                while !said(&node, "compare", compare(&node, &leading, &handle).await.map(drop)) {
+                    tokio::time::sleep(LOOK_EVERY).await;
+                }
+            };
+            let _over = leading.meanwhile(compared).await;
+            id
         });
     }
     while !waits.is_empty() {
@@ -45,7 +50,7 @@ pub async fn compare_all(node: &Arc<Node>) -> JoinSet<DeviceId> {
             Ok(Some(Err(_))) | Err(_) => (),
             Ok(None) => break,
         }
-        let still = node.jobs.still();
+        let still = leading.jobs.still();
         waits.retain(|device| !still.contains(device));
     }
     comparing
@@ -62,25 +67,22 @@ pub struct CompareReturned {
 impl Job for CompareReturned {
     const NAME: &'static str = "compare";
 
-    async fn step(&mut self, node: &Arc<Node>) -> Result<bool> {
+    async fn step(&mut self, node: &Arc<Node>, leading: &Arc<Leading>) -> Result<bool> {
         while self.comparing.try_join_next().is_some() {}
-        let (keeper, still) = (node.keeper()?, node.jobs.still());
-        let uncompared = keeper.peers.uncompared();
-        for handle in node.device_handles() {
+        let (still, uncompared) = (leading.jobs.still(), leading.peers.uncompared());
+        for handle in leading.device_handles(node) {
             let id = handle.id();
             if !uncompared.contains(&id) || !handle.is_able() || still.contains(&id) {
                 continue;
             }
             let Some(claim) = self.under_way.try_claim(id) else { continue };
             // What is missed from now on is missed by this comparison, too.
-            keeper.peers.compared(id);
-            let node = node.clone();
+            leading.peers.compared(id);
+            let (node, leading) = (node.clone(), leading.clone());
             self.comparing.spawn(async move {
-                let compared = compare_returned(&node, &handle).await;
-                if !said(&node, CompareReturned::NAME, compared)
-                    && let Ok(keeper) = node.keeper()
-                {
-                    keeper.peers.missed(id);
+                let compared = leading.meanwhile(compare_returned(&node, &leading, &handle)).await;
+                if compared.is_some_and(|compared| !said(&node, CompareReturned::NAME, compared)) {
+                    leading.peers.missed(id);
                 }
                 drop(claim);
             });
@@ -89,9 +91,9 @@ impl Job for CompareReturned {
     }
 }
 
-async fn compare_returned(node: &Node, handle: &DeviceHandle) -> Result<()> {
-    let left = compare(node, handle).await?;
-    tell_of_bags(node, handle).await?;
+async fn compare_returned(node: &Node, leading: &Leading, handle: &DeviceHandle) -> Result<()> {
+    let left = compare(node, leading, handle).await?;
+    tell_of_bags(leading, handle).await?;
     if left.claimed == 0 {
         return Ok(());
     }
@@ -101,14 +103,14 @@ async fn compare_returned(node: &Node, handle: &DeviceHandle) -> Result<()> {
 
 /// Deletes every chunk on a device that the metadata store does not know, or knows to be elsewhere: one that was to be deleted
 /// when the node was killed, or a copy that was not finished. What is left.
-pub async fn compare(node: &Node, handle: &DeviceHandle) -> Result<Left> {
+pub async fn compare(node: &Node, leading: &Leading, handle: &DeviceHandle) -> Result<Left> {
     let (mut left, mut after) = (Left::default(), None);
     loop {
-        let page = page_of(node, handle, after).await?;
+        let page = page_of((node, leading), handle, after).await?;
         left.chunks += page.chunks - page.unknown.len() - page.newer;
         left.newer += page.newer;
         after = page.next;
-        let claimed = page.forget(node, handle, false).await?;
+        let claimed = page.forget((node, leading), handle, false).await?;
         (left.chunks, left.claimed) = (left.chunks + claimed, left.claimed + claimed);
         if after.is_none() {
             return Ok(left);
@@ -141,24 +143,29 @@ impl Job for Sweep {
     const NAME: &'static str = "sweep";
 
     /// The next page.
-    async fn step(&mut self, node: &Arc<Node>) -> Result<bool> {
-        let Some(handle) = node.device_handles().into_iter().filter(DeviceHandle::is_able).nth(self.device) else {
+    async fn step(&mut self, node: &Arc<Node>, leading: &Arc<Leading>) -> Result<bool> {
+        let Some(handle) = leading.device_handles(node).into_iter().filter(DeviceHandle::is_able).nth(self.device)
+        else {
             (self.device, self.after) = (0, None);
             return Ok(false);
         };
-        let is_still = node.jobs.still().contains(&handle.id());
+        let is_still = leading.jobs.still().contains(&handle.id());
         let claim = self.under_way.try_claim(handle.id()).filter(|_| !is_still);
         let Some(claim) = claim else {
             (self.device, self.after) = (self.device + 1, None);
             return Ok(false);
         };
-        let (swept, after) = (node.clone(), self.after);
+        let (swept, of, after) = (node.clone(), leading.clone(), self.after);
         let page = async move {
-            let page = page_of(&swept, &handle, after).await?;
-            let next = page.next;
-            page.forget(&swept, &handle, true).await?;
+            let page = async {
+                let page = page_of((&swept, &of), &handle, after).await?;
+                let next = page.next;
+                page.forget((&swept, &of), &handle, true).await?;
+                Ok::<_, Error>(next)
+            };
+            let swept = of.meanwhile(page).await;
             drop(claim);
-            Ok::<_, Error>(next)
+            swept.unwrap_or(Ok(None))
         };
         // What is left of it when time is over goes on by itself.
         match tokio::time::timeout(PATIENCE, tokio::spawn(page)).await {
@@ -192,14 +199,14 @@ struct Page {
 }
 
 /// Waits for a device however long it takes: what it holds is claimed. Others hear that it does not answer.
-async fn asked<T>(node: &Node, handle: &DeviceHandle, answer: impl Future<Output = T>) -> T {
-    let _order = node.jobs.unanswered.begin(handle.id());
+async fn asked<T>(leading: &Leading, handle: &DeviceHandle, answer: impl Future<Output = T>) -> T {
+    let _order = leading.jobs.unanswered.begin(handle.id());
     answer.await
 }
 
 /// Groups and bags are recorded before the first byte comes, so what is not known now was deleted.
-async fn page_of(node: &Node, handle: &DeviceHandle, after: Option<ChunkId>) -> Result<Page> {
-    let (chunks, more) = asked(node, handle, handle.inventory(after, INVENTORY_PAGE)).await?;
+async fn page_of((node, leading): (&Node, &Leading), handle: &DeviceHandle, after: Option<ChunkId>) -> Result<Page> {
+    let (chunks, more) = asked(leading, handle, handle.inventory(after, INVENTORY_PAGE)).await?;
     let bags: BTreeSet<BagId> = chunks
         .iter()
         .filter_map(|(_, stat)| match stat.owner {
@@ -209,13 +216,13 @@ async fn page_of(node: &Node, handle: &DeviceHandle, after: Option<ChunkId>) -> 
         .collect();
     let mut unknown_bags = Vec::new();
     for bag in bags {
-        match node.metadata()?.ask(meta::Request::BagOf { bag }).await {
+        match leading.metadata.ask(meta::Request::BagOf { bag }).await {
             Ok(_) => (),
             Err(error) if error.kind() == ErrorKind::NotFound => unknown_bags.push(bag),
             Err(error) => return Err(error),
         }
     }
-    let Unknown { chunks: unknown, newer } = node.unknown_chunks(handle.id(), &chunks).await?;
+    let Unknown { chunks: unknown, newer } = leading.unknown_chunks(node, handle.id(), &chunks).await?;
     let (next, count) = (chunks.last().map(|(chunk, _)| *chunk).filter(|_| more), chunks.len());
     let unknown: BTreeSet<ChunkId> = unknown.into_iter().collect();
     let mut unknown: Vec<_> = chunks.into_iter().filter(|(chunk, _)| unknown.contains(chunk)).collect();
@@ -228,35 +235,45 @@ async fn page_of(node: &Node, handle: &DeviceHandle, after: Option<ChunkId>) -> 
 impl Page {
     /// Deletes what should not be there. How many of these chunks stay because somebody works on their groups. `unless_copied`: nothing is
     /// deleted while a device is being emptied, whose copies are not known yet.
-    async fn forget(self, node: &Node, handle: &DeviceHandle, unless_copied: bool) -> Result<usize> {
+    async fn forget(
+        self,
+        (node, leading): (&Node, &Leading),
+        handle: &DeviceHandle,
+        unless_copied: bool,
+    ) -> Result<usize> {
         let mut claims: BTreeMap<GroupId, Option<Claim<GroupId>>> = BTreeMap::new();
         for (_, stat) in &self.unknown {
             if let Owner::Group(group) = stat.owner {
-                claims.entry(group).or_insert_with(|| node.jobs.groups.try_claim(group));
+                claims.entry(group).or_insert_with(|| leading.jobs.groups.try_claim(group));
             }
         }
         let is_ours = |stat: &ChunkStat| matches!(stat.owner, Owner::Group(group) if claims[&group].is_some());
         let ours: Vec<_> = self.unknown.iter().copied().filter(|(_, stat)| is_ours(stat)).collect();
         let claimed = self.unknown.len() - ours.len();
         // What was being named until it was claimed is known now.
-        let unknown = node.unknown_chunks(handle.id(), &ours).await?.chunks;
+        let unknown = leading.unknown_chunks(node, handle.id(), &ours).await?.chunks;
         // A drain that begins now copies nothing that is on this page.
-        if unless_copied && node.device_handles().iter().any(DeviceHandle::is_draining) {
+        if unless_copied && leading.device_handles(node).iter().any(DeviceHandle::is_draining) {
             return Ok(claimed);
         }
         if !unknown.is_empty() {
-            asked(node, handle, handle.delete(unknown)).await?;
+            asked(leading, handle, handle.delete(unknown)).await?;
         }
         for bag in self.unknown_bags {
-            asked(node, handle, handle.drop_bag(bag)).await?;
+            asked(leading, handle, handle.drop_bag(bag)).await?;
         }
         Ok(claimed)
     }
 }
 
-impl Node {
+impl Leading {
     /// Those of the chunks on a device that belong to no group that is there, and how many only a newer program knows.
-    pub async fn unknown_chunks(&self, device: DeviceId, chunks: &[(ChunkId, ChunkStat)]) -> Result<Unknown> {
+    pub async fn unknown_chunks(
+        &self,
+        node: &Node,
+        device: DeviceId,
+        chunks: &[(ChunkId, ChunkStat)],
+    ) -> Result<Unknown> {
         let grouped: BTreeMap<ChunkId, GroupId> = chunks
             .iter()
             .filter_map(|(chunk, stat)| match stat.owner {
@@ -270,12 +287,12 @@ impl Node {
             return Ok(Unknown { chunks: Vec::new(), newer });
         }
         let groups = grouped.values().copied().collect();
-        let meta::Reply::Known(known) = self.metadata()?.ask(meta::Request::KnownGroups { groups }).await? else {
+        let meta::Reply::Known(known) = self.metadata.ask(meta::Request::KnownGroups { groups }).await? else {
             unreachable!("known groups were asked for")
         };
         let known: BTreeMap<GroupId, Option<Layout>> =
             known.into_iter().map(|group| (group.group, group.layout)).collect();
-        let believed = self.planted != Some(Planted::ReturnedDeletedUncompared) || self.devices.contains_key(&device);
+        let believed = node.planted != Some(Planted::ReturnedDeletedUncompared) || node.devices.contains_key(&device);
         let mut unknown = Vec::new();
         for (chunk, group) in grouped {
             match known.get(&group).filter(|_| believed) {

@@ -9,12 +9,14 @@ use crate::device::bags::BagCounts;
 use crate::device::draining::Draining;
 use crate::device::{Device, Item};
 use crate::device_handle::DeviceHandle;
+use crate::leading::Leading;
 use crate::log::Level;
 use crate::node::{Node, Role};
 use base::error::{Error, ErrorKind, Result};
 use base::id::{ChunkId, DeviceId, GroupId, NodeId};
 use base::layout::Replica;
 use base::limit::LIST_PAGE_MAX;
+use base::moved::Moved;
 use base::planted::Planted;
 use base::unit::show_bytes;
 use meta::Caller;
@@ -39,43 +41,49 @@ pub struct Drain {
 impl Job for Drain {
     const NAME: &'static str = "drain";
 
-    fn woken_by(node: &Node) -> Option<Arc<Notify>> {
-        Some(node.drains.clone())
+    fn woken_by(leading: &Leading) -> Option<Arc<Notify>> {
+        Some(leading.drains.clone())
     }
 
-    async fn step(&mut self, node: &Arc<Node>) -> Result<bool> {
+    async fn step(&mut self, node: &Arc<Node>, leading: &Arc<Leading>) -> Result<bool> {
         while self.passes.try_join_next().is_some() {}
-        let noted = note_away(node, &mut self.away).await;
-        let still = node.jobs.still();
+        let noted = note_away(node, leading, &mut self.away).await;
+        let still = leading.jobs.still();
         let may_go_on =
             |handle: &DeviceHandle| handle.is_draining() && handle.can_be_asked() && !still.contains(&handle.id());
-        for handle in node.device_handles().into_iter().filter(may_go_on) {
+        for handle in leading.device_handles(node).into_iter().filter(may_go_on) {
             if let Some(claim) = self.under_way.try_claim(handle.id()) {
-                self.passes.spawn(pass_and_say(node.clone(), handle, claim));
+                let (node, leading) = (node.clone(), leading.clone());
+                self.passes.spawn(async move {
+                    let _over = leading.meanwhile(pass_and_say(&node, &leading, handle, claim)).await;
+                });
             }
         }
         noted.map(|()| false)
     }
 }
 
-async fn pass_and_say(node: Arc<Node>, handle: DeviceHandle, claim: Claim<DeviceId>) {
-    if let Err(error) = pass(&node, &handle).await {
+async fn pass_and_say(node: &Arc<Node>, leading: &Arc<Leading>, handle: DeviceHandle, claim: Claim<DeviceId>) {
+    // One that leads no more has nothing to say of it.
+    if let Err(error) = pass(node, leading, &handle).await
+        && error.kind() != ErrorKind::Moved
+    {
         node.log.say(Level::Warn, "drain", error.text(), &[("place", &handle.shown())]);
-        node.drained(&handle, |draining| draining.waits = error.text().to_string());
+        leading.drained(node, &handle, |draining| draining.waits = error.text().to_string());
     }
     drop(claim);
 }
 
 /// Notes of drains whose device cannot be asked what they wait for, and forgets it when it can.
-async fn note_away(node: &Node, away: &mut BTreeSet<DeviceId>) -> Result<()> {
-    for info in node.keeper()?.devices().await?.into_iter().filter(|info| info.draining && info.node != node.id) {
+async fn note_away(node: &Node, leading: &Leading, away: &mut BTreeSet<DeviceId>) -> Result<()> {
+    for info in leading.devices().await?.into_iter().filter(|info| info.draining && info.node != node.id) {
         // One that was not heard of since this node started is shown as missing, with the reason.
-        let Ok(handle) = node.device_handle(info.device) else { continue };
+        let Ok(handle) = leading.device_handle(node, info.device) else { continue };
         if let Some(why) = handle.waits_for() {
             away.insert(info.device);
-            node.drained(&handle, |draining| draining.waits = why);
+            leading.drained(node, &handle, |draining| draining.waits = why);
         } else if away.remove(&info.device) {
-            node.drained(&handle, |draining| draining.waits.clear());
+            leading.drained(node, &handle, |draining| draining.waits.clear());
         }
     }
     Ok(())
@@ -83,8 +91,8 @@ async fn note_away(node: &Node, away: &mut BTreeSet<DeviceId>) -> Result<()> {
 
 /// What a device waits for that is empty: others of this node whose drain was asked for before. They send their pushes on, and this one may
 /// have taken some that are asked again; removed, nobody would know what became of them, and another device would take them once more.
-async fn sent_here_from(node: &Node, device: &Device) -> Result<Option<String>> {
-    let known = node.keeper()?.devices().await?;
+async fn sent_here_from(node: &Node, leading: &Leading, device: &Device) -> Result<Option<String>> {
+    let known = leading.devices().await?;
     let Some(own) = known.iter().find(|info| info.device == device.id) else { return Ok(None) };
     let before = |info: &&DeviceInfo| {
         info.node == node.id && info.draining && (info.drain, info.device) < (own.drain, own.device)
@@ -96,17 +104,17 @@ async fn sent_here_from(node: &Node, device: &Device) -> Result<Option<String>> 
 }
 
 /// Does everything that can be done now for one device, and removes it if nothing is left on it.
-async fn pass(node: &Arc<Node>, handle: &DeviceHandle) -> Result<()> {
+async fn pass(node: &Arc<Node>, leading: &Arc<Leading>, handle: &DeviceHandle) -> Result<()> {
     let whole = handle.holds();
-    node.drained(handle, |draining| {
+    leading.drained(node, handle, |draining| {
         if draining.whole == (0, 0) {
             draining.whole = whole;
         }
     });
     let mut waits = Vec::new();
-    move_groups(node, handle, &mut waits).await?;
-    leave_bags(node, handle, &mut waits).await?;
-    let left = leftovers(node, handle).await?;
+    move_groups(node, leading, handle, &mut waits).await?;
+    leave_bags(node, leading, handle, &mut waits).await?;
+    let left = leftovers(node, leading, handle).await?;
     if left.chunks > 0 && waits.is_empty() {
         waits.push(format!("{} chunks that are being deleted", left.chunks));
     }
@@ -119,21 +127,24 @@ async fn pass(node: &Arc<Node>, handle: &DeviceHandle) -> Result<()> {
     if waits.is_empty()
         && let DeviceHandle::Local(device) = handle
     {
-        waits.extend(sent_here_from(node, device).await?);
+        waits.extend(sent_here_from(node, leading, device).await?);
     }
     if !waits.is_empty() {
         let text = waits.join("; ");
-        node.drained(handle, |draining| draining.waits = text);
+        leading.drained(node, handle, |draining| draining.waits = text);
         return Ok(());
     }
     let shown = handle.shown();
-    let keeper = node.keeper()?;
     // Before the metadata forgets it: a report that comes then would make it a new device.
     if let DeviceHandle::Remote(far) = handle {
-        keeper.peers.removed(far);
+        leading.peers.removed(far);
     }
-    if let Err(error) = keeper.metadata.ask(meta::Request::DeviceRemove { device: handle.id() }).await {
-        keeper.peers.stays(handle.id());
+    if let Err(error) = leading.metadata.ask(meta::Request::DeviceRemove { device: handle.id() }).await {
+        // If the keeper leads no more it may be removed all the same. Whoever leads next learns that from the metadata, and of this leadership
+        // nobody may take it for a new device.
+        if error.kind() != ErrorKind::Moved {
+            leading.peers.stays(handle.id());
+        }
         return Err(error);
     }
     if let DeviceHandle::Local(device) = handle {
@@ -145,9 +156,14 @@ async fn pass(node: &Arc<Node>, handle: &DeviceHandle) -> Result<()> {
 }
 
 /// Moves what can be moved now, several chunks at once.
-async fn move_groups(node: &Arc<Node>, handle: &DeviceHandle, waits: &mut Vec<String>) -> Result<()> {
-    let mut moves = Moves::new(node, handle);
-    let found = find_moves(node, handle, &mut moves, waits).await;
+async fn move_groups(
+    node: &Arc<Node>,
+    leading: &Arc<Leading>,
+    handle: &DeviceHandle,
+    waits: &mut Vec<String>,
+) -> Result<()> {
+    let mut moves = Moves::new(node, leading, handle);
+    let found = find_moves(node, leading, handle, &mut moves, waits).await;
     // Whatever happened, those that are under way come to their end: a writer may be held back for one.
     let ended = moves.end(waits).await;
     let written = found?;
@@ -178,6 +194,7 @@ async fn move_groups(node: &Arc<Node>, handle: &DeviceHandle, waits: &mut Vec<St
 /// Begins to move every chunk that can be moved now. How many are still being written.
 async fn find_moves(
     node: &Arc<Node>,
+    leading: &Arc<Leading>,
     handle: &DeviceHandle,
     moves: &mut Moves<'_>,
     waits: &mut Vec<String>,
@@ -185,20 +202,20 @@ async fn find_moves(
     let (mut after, mut written) = (None, 0);
     loop {
         let request = meta::Request::GroupsOn { device: handle.id(), after, limit: LIST_PAGE_MAX };
-        let meta::Reply::GroupsOn { groups, open, resume } = node.metadata()?.ask(request).await? else {
+        let meta::Reply::GroupsOn { groups, open, resume } = leading.metadata.ask(request).await? else {
             unreachable!("the groups on a device were asked for")
         };
         // Which devices may take something is found out once for a page, and again when none of them has room; whether one has room and
         // answers, for each chunk.
-        let mut targets = if groups.is_empty() { Vec::new() } else { node.targets(handle).await? };
+        let mut targets = if groups.is_empty() { Vec::new() } else { leading.targets(node, handle).await? };
         for group in &groups {
             for Replica { chunk, .. } in group.layout.on(handle.id()) {
                 let turn = moves.turn(waits).await?;
                 let is_open = open.contains(&group.group);
-                let mut to = node.target((handle, &targets), group, is_open, &moves.under_way);
+                let mut to = leading.target(node, (handle, &targets), group, is_open, &moves.under_way);
                 if matches!(&to, Err(error) if error.kind() == ErrorKind::Full) {
-                    targets = node.targets(handle).await?;
-                    to = node.target((handle, &targets), group, is_open, &moves.under_way);
+                    targets = leading.targets(node, handle).await?;
+                    to = leading.target(node, (handle, &targets), group, is_open, &moves.under_way);
                 }
                 match to? {
                     Some(to) => moves.begin((group.group, chunk), to, turn),
@@ -219,6 +236,7 @@ type Ended = std::result::Result<(DeviceId, Result<()>), JoinError>;
 /// Chunks that are on their way off a device.
 struct Moves<'a> {
     node: &'a Arc<Node>,
+    leading: &'a Arc<Leading>,
     handle: &'a DeviceHandle,
     tasks: JoinSet<(DeviceId, Result<()>)>,
     /// How many are on their way to each device.
@@ -228,13 +246,13 @@ struct Moves<'a> {
 }
 
 impl Moves<'_> {
-    fn new<'a>(node: &'a Arc<Node>, handle: &'a DeviceHandle) -> Moves<'a> {
-        Moves { node, handle, tasks: JoinSet::new(), under_way: BTreeMap::new(), unreadable: Vec::new() }
+    fn new<'a>(node: &'a Arc<Node>, leading: &'a Arc<Leading>, handle: &'a DeviceHandle) -> Moves<'a> {
+        Moves { node, leading, handle, tasks: JoinSet::new(), under_way: BTreeMap::new(), unreadable: Vec::new() }
     }
 
     /// Waits for a turn, and notes what has ended. An error ends the pass.
     async fn turn(&mut self, waits: &mut Vec<String>) -> Result<OwnedSemaphorePermit> {
-        let Ok(turn) = self.node.jobs.moves.clone().acquire_owned().await else { unreachable!("nobody closes it") };
+        let Ok(turn) = self.leading.jobs.moves.clone().acquire_owned().await else { unreachable!("nobody closes it") };
         while let Some(ended) = self.tasks.try_join_next() {
             self.note(ended, waits)?;
         }
@@ -244,10 +262,11 @@ impl Moves<'_> {
     fn begin(&mut self, (group, chunk): (GroupId, ChunkId), to: DeviceHandle, turn: OwnedSemaphorePermit) {
         let target = to.id();
         *self.under_way.entry(target).or_default() += 1;
-        let (node, from, copied) = (self.node.clone(), self.handle.clone(), AtomicU64::new(0));
-        let one = Move { node, group, chunk, from, to, copied };
+        let (node, leading) = (self.node.clone(), self.leading.clone());
+        let (from, copied) = (self.handle.clone(), AtomicU64::new(0));
+        let one = Move { node, leading, group, chunk, from, to, copied };
         self.tasks.spawn(async move {
-            let moved = one.run().await;
+            let moved = one.leading.meanwhile(one.run()).await.unwrap_or_else(|| Err(Moved::default().into()));
             drop(turn);
             (target, moved)
         });
@@ -271,7 +290,7 @@ impl Moves<'_> {
             *count = count.saturating_sub(1);
         }
         match moved {
-            Ok(()) => self.node.drained(self.handle, |draining| {
+            Ok(()) => self.leading.drained(self.node, self.handle, |draining| {
                 draining.waits.clear();
                 draining.chunks += 1;
             }),
@@ -280,7 +299,9 @@ impl Moves<'_> {
                 waits.push("what was deleted to be collected".to_string());
             }
             Err(error) if error.kind() == ErrorKind::Busy => waits.push(error.text().to_string()),
-            Err(error) if matches!(error.kind(), ErrorKind::Full | ErrorKind::Unreachable) => return Err(error),
+            Err(error) if matches!(error.kind(), ErrorKind::Full | ErrorKind::Unreachable | ErrorKind::Moved) => {
+                return Err(error);
+            }
             Err(error) => self.unreadable.push(error.text().to_string()),
         }
         Ok(())
@@ -288,9 +309,9 @@ impl Moves<'_> {
 }
 
 /// Leaves every bag whose chunks on the device are handled; those that have some are waited for. The device takes no new ones.
-async fn leave_bags(node: &Node, handle: &DeviceHandle, waits: &mut Vec<String>) -> Result<()> {
-    for bag in node.bags().await?.into_iter().filter(|bag| bag.members.contains(&handle.id())) {
-        node.others_join(&bag).await?;
+async fn leave_bags(node: &Node, leading: &Leading, handle: &DeviceHandle, waits: &mut Vec<String>) -> Result<()> {
+    for bag in leading.bags().await?.into_iter().filter(|bag| bag.members.contains(&handle.id())) {
+        leading.others_join(node, &bag).await?;
         match handle {
             DeviceHandle::Local(device) if handle.has_failed() => device.send(Item::BagChanged { bag: bag.bag }),
             // It takes nothing, and a node that is started with it again is refused as long as anything is on it.
@@ -301,11 +322,11 @@ async fn leave_bags(node: &Node, handle: &DeviceHandle, waits: &mut Vec<String>)
             handle => {
                 // Told late, it is right, too: only a join takes that back, which is told after it.
                 let (bag, epoch) = (bag.bag, bag.epoch);
-                node.jobs.told(handle, |handle, _| async move { handle.seal_bag(bag, epoch).await }).await?;
+                leading.jobs.told(handle, |handle, _| async move { handle.seal_bag(bag, epoch).await }).await?;
             }
         }
         let number = bag.bag;
-        let counted = node.jobs.told(handle, |handle, _| async move { handle.bag_counts(number).await }).await?;
+        let counted = leading.jobs.told(handle, |handle, _| async move { handle.bag_counts(number).await }).await?;
         let BagCounts { stat, chunks, .. } = counted;
         if chunks > 0 && node.planted != Some(Planted::BagLeftWithChunks) {
             let kept = if bag.retain { ", which retains them: until it is removed" } else { "" };
@@ -320,7 +341,8 @@ async fn leave_bags(node: &Node, handle: &DeviceHandle, waits: &mut Vec<String>)
             acknowledged_bytes: stat.acknowledged_bytes,
         };
         let leaving = Some((handle.id(), counts));
-        node.metadata()?
+        leading
+            .metadata
             .ask(meta::Request::BagMembers { bag: bag.bag, state: bag.state, joining: Vec::new(), leaving })
             .await?;
     }
@@ -328,15 +350,15 @@ async fn leave_bags(node: &Node, handle: &DeviceHandle, waits: &mut Vec<String>)
 }
 
 /// Deletes chunks whose group is elsewhere by now. What is left.
-async fn leftovers(node: &Node, handle: &DeviceHandle) -> Result<Left> {
+async fn leftovers(node: &Node, leading: &Leading, handle: &DeviceHandle) -> Result<Left> {
     if !handle.has_failed() {
-        return compare(node, handle).await;
+        return compare(node, leading, handle).await;
     }
     // A disk that failed a sync takes no deletion. What is on it by now is of no use to anybody, but for what only a newer program knows.
     let (mut left, mut after) = (Left::default(), None);
     loop {
         let (chunks, more) = handle.inventory(after, LIST_PAGE_MAX).await?;
-        left.newer += node.unknown_chunks(handle.id(), &chunks).await?.newer;
+        left.newer += leading.unknown_chunks(node, handle.id(), &chunks).await?.newer;
         after = chunks.last().map(|(chunk, _)| *chunk);
         if !more || after.is_none() {
             return Ok(left);
@@ -347,77 +369,64 @@ async fn leftovers(node: &Node, handle: &DeviceHandle) -> Result<Left> {
 impl Node {
     /// Begins to empty a device, durably, or says why that cannot be. One that is being emptied goes on, and one that was emptied and removed
     /// is done: whoever asks again because his connection broke may come after the end.
-    pub async fn drain(&self, caller: Caller, ask: wire::Drain) -> Result<Done> {
+    pub async fn drain(&self, leading: &Leading, caller: Caller, ask: wire::Drain) -> Result<Done> {
         let device = DeviceId(ask.device.value());
-        let keeper = self.keeper()?;
-        match keeper.devices().await?.iter().find(|known| known.device == device) {
-            None => return self.removed_before(device).await,
+        match leading.devices().await?.iter().find(|known| known.device == device) {
+            None => return self.removed_before(leading, device).await,
             Some(known) if known.draining => return Ok(Done {}),
             Some(_) => {}
         }
-        let handle = self.device_handle(device)?;
-        self.may_drain(std::slice::from_ref(&handle)).await?;
-        keeper.metadata.ask_for(caller, meta::Request::DeviceDrain { device }).await?;
-        self.begin_drain(&handle);
+        let handle = leading.device_handle(self, device)?;
+        self.may_drain(leading, std::slice::from_ref(&handle)).await?;
+        leading.metadata.ask_for(caller, meta::Request::DeviceDrain { device }).await?;
+        self.begin_drain(leading, &handle);
         Ok(Done {})
     }
 
     /// Of a device that is not the store's: done if it was emptied and removed. Refused if the store knows of none, as of those in memory.
-    async fn removed_before(&self, device: DeviceId) -> Result<Done> {
-        let removed = self.keeper()?.metadata.removed(vec![device]).await?;
-        if removed.is_empty() { Err(self.not_here(device)) } else { Ok(Done {}) }
+    async fn removed_before(&self, leading: &Leading, device: DeviceId) -> Result<Done> {
+        let removed = leading.metadata.removed(vec![device]).await?;
+        if removed.is_empty() { Err(self.not_here(device, Some(leading))) } else { Ok(Done {}) }
     }
 
     /// Begins to empty all devices of a node, those too that it brings later, or none.
-    pub async fn drain_node(&self, caller: Caller, ask: cluster::DrainNode) -> Result<Done> {
+    pub async fn drain_node(&self, leading: &Leading, caller: Caller, ask: cluster::DrainNode) -> Result<Done> {
         let node = NodeId(ask.node.value());
         if node == self.id {
             let text = "this node keeps the metadata, which has no second place; nothing was moved; drain its other devices one by one";
             return Err(Error::new(ErrorKind::Invalid, text));
         }
-        let keeper = self.keeper()?;
-        if !keeper.nodes().await?.1.iter().any(|known| known.info.node == node) {
+        if !leading.nodes().await?.1.iter().any(|known| known.info.node == node) {
             return Err(Error::new(ErrorKind::NotFound, format!("node {node} is not one of this cluster's")));
         }
         let mut handles = Vec::new();
-        for info in keeper.devices().await?.into_iter().filter(|info| info.node == node && !info.draining) {
-            handles.push(self.device_handle(info.device)?);
+        for info in leading.devices().await?.into_iter().filter(|info| info.node == node && !info.draining) {
+            handles.push(leading.device_handle(self, info.device)?);
         }
-        self.may_drain(&handles).await?;
-        keeper.metadata.ask_for(caller, meta::Request::NodeDrain { node }).await?;
-        handles.iter().for_each(|handle| self.begin_drain(handle));
+        self.may_drain(leading, &handles).await?;
+        leading.metadata.ask_for(caller, meta::Request::NodeDrain { node }).await?;
+        handles.iter().for_each(|handle| self.begin_drain(leading, handle));
         Ok(Done {})
     }
 
     /// Begins with what the metadata store has noted.
-    fn begin_drain(&self, handle: &DeviceHandle) {
+    fn begin_drain(&self, leading: &Leading, handle: &DeviceHandle) {
         match handle {
             DeviceHandle::Local(device) => device.begin_draining(self.clock.wall()),
             // Its node hears of it with the answer to its next report.
-            DeviceHandle::Remote(_) => self.drained(handle, |_| ()),
+            DeviceHandle::Remote(_) => leading.drained(self, handle, |_| ()),
         }
-        self.drains.notify_one();
+        leading.drains.notify_one();
     }
 
-    /// The drain of a device came further.
-    pub fn drained(&self, handle: &DeviceHandle, note: impl FnOnce(&mut Draining)) {
-        match (handle, &self.role) {
-            (DeviceHandle::Local(device), _) => device.drained(note),
-            (DeviceHandle::Remote(far), Role::Keeper(keeper)) => {
-                keeper.peers.drained(far.device, self.clock.wall(), note)
-            }
-            (DeviceHandle::Remote(_), Role::Member(_)) => {
-                unreachable!("only the node that keeps the metadata knows of other nodes' devices")
-            }
-        }
-    }
-
-    async fn may_drain(&self, handles: &[DeviceHandle]) -> Result<()> {
+    async fn may_drain(&self, leading: &Leading, handles: &[DeviceHandle]) -> Result<()> {
         let (mut room, mut live, mut chunks) = (0u64, 0u64, 0u64);
         let mut counted: Vec<DeviceId> = handles.iter().map(DeviceHandle::id).collect();
         for handle in handles {
             let shown = handle.shown();
-            if shown == self.keeper()?.metadata_at {
+            if let Role::Keeper(keeper) = &self.role
+                && shown == keeper.metadata_at
+            {
                 let text = format!(
                     "{shown} also holds the store's metadata, which has no second place; nothing was moved; stop the node, move the \
                      directory `meta` into the directory of another device, and start it again"
@@ -435,7 +444,7 @@ impl Node {
             }
             let (bytes, count) = handle.holds();
             (live, chunks) = (live.saturating_add(bytes), chunks.saturating_add(count));
-            let mut targets = self.targets(handle).await?;
+            let mut targets = leading.targets(self, handle).await?;
             targets.retain(|target| !handles.iter().any(|handle| handle.id() == target.id()));
             if targets.is_empty() {
                 let text = format!(
@@ -461,5 +470,15 @@ impl Node {
             return Err(Error::new(ErrorKind::Full, text));
         }
         Ok(())
+    }
+}
+
+impl Leading {
+    /// The drain of a device came further.
+    pub fn drained(&self, node: &Node, handle: &DeviceHandle, note: impl FnOnce(&mut Draining)) {
+        match handle {
+            DeviceHandle::Local(device) => device.drained(note),
+            DeviceHandle::Remote(far) => self.peers.drained(far.device, node.clock.wall(), note),
+        }
     }
 }

@@ -3,6 +3,7 @@
 use super::claims::Claims;
 use super::job::Job;
 use super::joining::{is_usable, join};
+use crate::leading::Leading;
 use crate::log::Level;
 use crate::membership::reporting::sessions_of_each;
 use crate::node::Node;
@@ -22,12 +23,12 @@ pub struct ForgetSessions {
 impl Job for ForgetSessions {
     const NAME: &'static str = "forget_sessions";
 
-    async fn step(&mut self, node: &Arc<Node>) -> Result<bool> {
+    async fn step(&mut self, node: &Arc<Node>, leading: &Arc<Leading>) -> Result<bool> {
         let (limit, mut orders) = (sessions_of_each(node), Vec::new());
         for device in node.devices.values() {
             if let Some(claim) = self.asked.try_claim(device.id) {
                 let asked = device.clone();
-                orders.push(node.jobs.order(device.id, |_| async move {
+                orders.push(leading.jobs.order(device.id, |_| async move {
                     let sessions = asked.sessions(limit).await;
                     drop(claim);
                     sessions
@@ -39,7 +40,7 @@ impl Job for ForgetSessions {
             // One that is not served any more remembers nothing.
             remembered.extend(order.answer().await.and_then(Result::ok).unwrap_or_default());
         }
-        node.sessions_over(&node.metadata()?.over(remembered.into_iter().collect()).await?);
+        node.sessions_over(&leading.metadata.over(remembered.into_iter().collect()).await?);
         Ok(false)
     }
 }
@@ -51,28 +52,27 @@ pub struct ForgetMemory;
 impl Job for ForgetMemory {
     const NAME: &'static str = "forget_memory";
 
-    async fn step(&mut self, node: &Arc<Node>) -> Result<bool> {
-        forget_memory(node).await.map(|()| false)
+    async fn step(&mut self, node: &Arc<Node>, leading: &Arc<Leading>) -> Result<bool> {
+        forget_memory(node, leading).await.map(|()| false)
     }
 }
 
-async fn forget_memory(node: &Node) -> Result<()> {
-    let keeper = node.keeper()?;
-    let devices = keeper.devices().await?;
-    let is_heard = |id| id == node.id || keeper.peers.find(id).is_some_and(|peer| peer.is_reachable());
+async fn forget_memory(node: &Node, leading: &Leading) -> Result<()> {
+    let devices = leading.devices().await?;
+    let is_heard = |id| id == node.id || leading.peers.find(id).is_some_and(|peer| peer.is_reachable());
     let is_gone =
         |info: &&DeviceInfo| info.class == Class::Memory && !info.reported && !info.silent && is_heard(info.node);
     for device in devices.iter().filter(is_gone).map(|info| info.device) {
-        for bag in node.bags().await?.into_iter().filter(|bag| bag.members.contains(&device)) {
+        for bag in leading.bags().await?.into_iter().filter(|bag| bag.members.contains(&device)) {
             if bag.members.len() == 1 {
                 let fitting = devices.iter().filter(|info| is_usable(info) && bag.policy.fits(info.class));
-                join(node, bag.bag, fitting.map(|info| info.device).collect()).await?;
+                join(node, leading, bag.bag, fitting.map(|info| info.device).collect()).await?;
             }
             let leaving = Some((device, Carried::default()));
             let request = meta::Request::BagMembers { bag: bag.bag, state: bag.state, joining: Vec::new(), leaving };
-            keeper.metadata.ask(request).await?;
+            leading.metadata.ask(request).await?;
         }
-        keeper.metadata.ask(meta::Request::DeviceRemove { device }).await?;
+        leading.metadata.ask(meta::Request::DeviceRemove { device }).await?;
         let text = "a memory device of an earlier start is forgotten, and with it what was on it";
         node.log.say(Level::Info, "housekeeping", text, &[("device", &device)]);
     }

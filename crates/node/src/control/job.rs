@@ -5,9 +5,10 @@
 //! to do follows from the metadata store and the devices, and whatever two must not do to one thing at once is claimed. What a job
 //! remembers between steps only spares work.
 
+use crate::leading::Leading;
 use crate::log::Level;
 use crate::node::Node;
-use base::error::Result;
+use base::error::{ErrorKind, Result};
 use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,19 +26,19 @@ pub trait Job: Send + 'static {
     /// Its name, for people.
     const NAME: &'static str;
     /// What wakes it, besides the clock; `work` for what comes onto the metadata store's lists.
-    fn woken_by(_: &Node) -> Option<Arc<Notify>> {
+    fn woken_by(_: &Leading) -> Option<Arc<Notify>> {
         None
     }
 
     /// Does what can be done now. Whether there is more to do at once.
-    fn step(&mut self, node: &Arc<Node>) -> impl Future<Output = Result<bool>> + Send;
+    fn step(&mut self, node: &Arc<Node>, leading: &Arc<Leading>) -> impl Future<Output = Result<bool>> + Send;
 }
 
-/// Runs a job until it is cut short.
-pub async fn run<J: Job>(mut job: J, node: Arc<Node>) {
-    let wakes = J::woken_by(&node);
+/// Runs a job for this leadership, until it is cut short.
+pub async fn run<J: Job>(mut job: J, node: Arc<Node>, leading: Arc<Leading>) {
+    let wakes = J::woken_by(&leading);
     loop {
-        let done = job.step(&node).await;
+        let done = job.step(&node, &leading).await;
         if matches!(done, Ok(true)) {
             continue;
         }
@@ -60,15 +61,16 @@ async fn woken(wakes: Option<&Notify>) {
 }
 
 /// Wakes a job when something comes onto the metadata store's lists of work: garbage, files whose writer is gone.
-pub fn work(node: &Node) -> Option<Arc<Notify>> {
-    let Ok(metadata) = node.metadata() else { unreachable!("only the node that keeps the metadata keeps house") };
-    Some(metadata.work())
+pub fn work(leading: &Leading) -> Option<Arc<Notify>> {
+    Some(leading.metadata.work())
 }
 
 /// Says what went wrong with a job, once a step; the next one tries again. Returns whether it went well.
 pub fn said(node: &Node, job: &str, result: Result<()>) -> bool {
     match result {
         Ok(()) => true,
+        // The keeper leads no more, and its jobs are about to be ended: whoever leads now does it.
+        Err(error) if error.kind() == ErrorKind::Moved => false,
         Err(error) => {
             let text = format!("{error}; no data is at risk; it is tried again");
             node.log.say(Level::Warn, "housekeeping", &text, &[("job", &job)]);

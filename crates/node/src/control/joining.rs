@@ -2,6 +2,7 @@
 
 use super::job::{Job, said};
 use crate::device_handle::DeviceHandle;
+use crate::leading::Leading;
 use crate::node::Node;
 use base::error::{Error, ErrorKind, Result};
 use base::id::{BagId, DeviceId};
@@ -12,11 +13,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Tells a device that was away in which pass its bags are, and which of them take no chunks any more.
-pub async fn tell_of_bags(node: &Node, handle: &DeviceHandle) -> Result<()> {
-    for bag in node.bags().await?.into_iter().filter(|bag| bag.members.contains(&handle.id())) {
-        let _told = node.jobs.told.claim((bag.bag, handle.id())).await;
+pub async fn tell_of_bags(leading: &Leading, handle: &DeviceHandle) -> Result<()> {
+    for bag in leading.bags().await?.into_iter().filter(|bag| bag.members.contains(&handle.id())) {
+        let _told = leading.jobs.told.claim((bag.bag, handle.id())).await;
         // It may have been deleted and dropped until it was claimed, or the device have left it: then nothing of it may come back.
-        let bag = match node.metadata()?.ask(meta::Request::BagOf { bag: bag.bag }).await {
+        let bag = match leading.metadata.ask(meta::Request::BagOf { bag: bag.bag }).await {
             Err(error) if error.kind() == ErrorKind::NotFound => continue,
             found => bag_of(found?),
         };
@@ -52,17 +53,17 @@ pub struct JoinBags {
 impl Job for JoinBags {
     const NAME: &'static str = "join_bags";
 
-    async fn step(&mut self, node: &Arc<Node>) -> Result<bool> {
-        let (returns, still) = (node.keeper()?.peers.returns(), node.jobs.still());
+    async fn step(&mut self, node: &Arc<Node>, leading: &Arc<Leading>) -> Result<bool> {
+        let (returns, still) = (leading.peers.returns(), leading.jobs.still());
         // One that stands still comes anew when it goes on.
         let joins = |info: &DeviceInfo| is_usable(info) && !still.contains(&info.device);
-        let devices: Vec<DeviceInfo> = node.keeper()?.devices().await?.into_iter().filter(joins).collect();
+        let devices: Vec<DeviceInfo> = leading.devices().await?.into_iter().filter(joins).collect();
         let now: BTreeSet<DeviceId> = devices.iter().map(|info| info.device).collect();
         if returns != self.returns || !now.is_subset(&self.devices) {
             let takes = |bag: &BagInfo| bag.state == BagState::Open || node.planted == Some(Planted::SealedBagJoined);
             let mut all = true;
-            for bag in node.bags().await?.into_iter().filter(takes) {
-                all &= said(node, JoinBags::NAME, join_bag(node, &bag, &devices).await);
+            for bag in leading.bags().await?.into_iter().filter(takes) {
+                all &= said(node, JoinBags::NAME, join_bag(node, leading, &bag, &devices).await);
             }
             if !all {
                 return Ok(false);
@@ -77,9 +78,9 @@ pub fn is_usable(info: &DeviceInfo) -> bool {
     info.reported && !info.silent && !info.draining
 }
 
-async fn join_bag(node: &Node, bag: &BagInfo, devices: &[DeviceInfo]) -> Result<()> {
+async fn join_bag(node: &Node, leading: &Leading, bag: &BagInfo, devices: &[DeviceInfo]) -> Result<()> {
     // One may have begun to stand still at the bag before.
-    let still = node.jobs.still();
+    let still = leading.jobs.still();
     let joins = |info: &&DeviceInfo| {
         bag.policy.fits(info.class) && !bag.members.contains(&info.device) && !still.contains(&info.device)
     };
@@ -87,7 +88,7 @@ async fn join_bag(node: &Node, bag: &BagInfo, devices: &[DeviceInfo]) -> Result<
     if joining.is_empty() {
         return Ok(());
     }
-    let now = join(node, bag.bag, joining.clone()).await?;
+    let now = join(node, leading, bag.bag, joining.clone()).await?;
     match joining.iter().find(|device| !now.members.contains(device)) {
         Some(device) => Err(unanswered(*device)),
         None => Ok(()),
@@ -101,24 +102,24 @@ fn unanswered(device: DeviceId) -> Error {
 
 /// Makes devices members of a bag, those that are none yet and that answer, and answers with what the bag is then. An error if none of them
 /// does.
-pub async fn join(node: &Node, bag: BagId, mut joining: Vec<DeviceId>) -> Result<BagInfo> {
+pub async fn join(node: &Node, leading: &Leading, bag: BagId, mut joining: Vec<DeviceId>) -> Result<BagInfo> {
     // One after another, each by what the bag is now: a device that another join has just made a member needs no order, nor is it joined twice.
-    let _turn = node.jobs.bags.claim(bag).await;
-    let bag = bag_of(node.metadata()?.ask(meta::Request::BagOf { bag }).await?);
+    let _turn = leading.jobs.bags.claim(bag).await;
+    let bag = bag_of(leading.metadata.ask(meta::Request::BagOf { bag }).await?);
     joining.retain(|device| !bag.members.contains(device));
     if joining.is_empty() {
         return Ok(bag);
     }
-    let joining = tell_joining(node, &bag, joining).await?;
+    let joining = tell_joining(node, leading, &bag, joining).await?;
     let request = meta::Request::BagMembers { bag: bag.bag, state: bag.state, joining: joining.clone(), leaving: None };
-    let now = bag_of(node.metadata()?.ask(request).await?);
+    let now = bag_of(leading.metadata.ask(request).await?);
     if now.pass > bag.pass {
         let mut orders = Vec::new();
         for device in &joining {
-            let (handle, now) = (node.device_handle(*device)?, now.clone());
+            let (handle, now) = (leading.device_handle(node, *device)?, now.clone());
             // Told late, it changes nothing: a pass never goes back.
             orders.push(
-                node.jobs.order(*device, |_| async move { handle.begin_pass(now.bag, now.pass, now.retain).await }),
+                leading.jobs.order(*device, |_| async move { handle.begin_pass(now.bag, now.pass, now.retain).await }),
             );
         }
         for order in orders {
@@ -133,15 +134,15 @@ pub async fn join(node: &Node, bag: BagId, mut joining: Vec<DeviceId>) -> Result
 ///
 /// What one is told too late for this join harms nobody: until it answers, the device is told nothing of this bag by another join, so it is
 /// no member; it leaves the bag after that, if ever, and a bag that was sealed stays so.
-async fn tell_joining(node: &Node, bag: &BagInfo, joining: Vec<DeviceId>) -> Result<Vec<DeviceId>> {
-    let (still, mut orders, mut error) = (node.jobs.still(), Vec::new(), None);
+async fn tell_joining(node: &Node, leading: &Leading, bag: &BagInfo, joining: Vec<DeviceId>) -> Result<Vec<DeviceId>> {
+    let (still, mut orders, mut error) = (leading.jobs.still(), Vec::new(), None);
     for device in joining {
-        let (handle, bag, planted) = (node.device_handle(device), bag.clone(), node.planted);
-        let claim = node.jobs.told.try_claim((bag.bag, device)).filter(|_| !still.contains(&device));
+        let (handle, bag, planted) = (leading.device_handle(node, device), bag.clone(), node.planted);
+        let claim = leading.jobs.told.try_claim((bag.bag, device)).filter(|_| !still.contains(&device));
         match (handle, claim) {
             (Ok(handle), Some(claim)) => orders.push((
                 device,
-                node.jobs.order(device, |_| async move {
+                leading.jobs.order(device, |_| async move {
                     let told = tell_joiner(&handle, &bag, planted).await;
                     drop(claim);
                     told
@@ -180,13 +181,13 @@ async fn tell_joiner(handle: &DeviceHandle, bag: &BagInfo, planted: Option<Plant
     Ok(())
 }
 
-impl Node {
+impl Leading {
     /// All bags, in the order of their names.
     pub async fn bags(&self) -> Result<Vec<BagInfo>> {
         let (mut found, mut after) = (Vec::new(), None);
         loop {
             let meta::Reply::Bags { bags, more } =
-                self.metadata()?.ask(meta::Request::BagList { after, limit: LIST_PAGE_MAX }).await?
+                self.metadata.ask(meta::Request::BagList { after, limit: LIST_PAGE_MAX }).await?
             else {
                 unreachable!("bags were asked for")
             };
@@ -199,19 +200,19 @@ impl Node {
     }
 
     /// A bag all of whose members are being emptied gets others.
-    pub async fn others_join(&self, bag: &BagInfo) -> Result<BagInfo> {
+    pub async fn others_join(&self, node: &Node, bag: &BagInfo) -> Result<BagInfo> {
         let takes = |member: &DeviceId| {
-            self.device_handle(*member).is_ok_and(|handle| handle.is_able() && !handle.is_draining())
+            self.device_handle(node, *member).is_ok_and(|handle| handle.is_able() && !handle.is_draining())
         };
         if bag.members.iter().any(takes) {
             return Ok(bag.clone());
         }
         let mut joining = Vec::new();
         for member in &bag.members {
-            if let Ok(handle) = self.device_handle(*member) {
-                joining.extend(self.targets(&handle).await?.iter().map(DeviceHandle::id));
+            if let Ok(handle) = self.device_handle(node, *member) {
+                joining.extend(self.targets(node, &handle).await?.iter().map(DeviceHandle::id));
             }
         }
-        join(self, bag.bag, joining).await
+        join(node, self, bag.bag, joining).await
     }
 }

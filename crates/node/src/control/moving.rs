@@ -6,6 +6,7 @@ use super::orders::{Order, PATIENCE};
 use crate::device::control::{Copied, Extent, Kept};
 use crate::device::{Device, Item};
 use crate::device_handle::DeviceHandle;
+use crate::leading::Leading;
 use crate::log;
 use crate::node::Node;
 use base::error::{Error, ErrorKind, Result};
@@ -39,6 +40,8 @@ const FETCH_WAIT: Duration = Duration::from_secs(30);
 pub struct Move {
     /// The node that keeps the metadata.
     pub node: Arc<Node>,
+    /// The leadership that it belongs to.
+    pub leading: Arc<Leading>,
     /// The group.
     pub group: GroupId,
     /// Its chunk, which keeps its name.
@@ -58,9 +61,14 @@ impl Move {
             (DeviceHandle::Local(from), DeviceHandle::Local(to)) => self.while_written(from, to).await,
             _ => self.at_rest().await,
         };
-        if moved.is_err() {
-            let copied = self.copied.load(Ordering::Relaxed);
-            self.node.drained(&self.from, |draining| draining.bytes = draining.bytes.saturating_sub(copied));
+        let Err(error) = &moved else { return moved };
+        let copied = self.copied.load(Ordering::Relaxed);
+        self.leading.drained(&self.node, &self.from, |draining| {
+            draining.bytes = draining.bytes.saturating_sub(copied);
+        });
+        // The keeper leads no more: the copy may be named all the same, or be another one by now, of whoever leads. That one compares the
+        // device with the metadata, and finds it if it is unknown.
+        if error.kind() != ErrorKind::Moved {
             self.forget_copy().await;
         }
         moved
@@ -73,7 +81,7 @@ impl Move {
         handle: &DeviceHandle,
         work: impl FnOnce(DeviceHandle, Arc<Order>) -> F,
     ) -> Result<T> {
-        self.node.jobs.told(handle, work).await
+        self.leading.jobs.told(handle, work).await
     }
 
     async fn stat(&self, handle: &DeviceHandle) -> Result<Option<Extent>> {
@@ -95,7 +103,11 @@ impl Move {
         };
         from.send(Item::Hold { chunk: self.chunk });
         let moved = self.finish(copied).await;
-        from.send(Item::Departed { chunk: self.chunk, to: moved.is_ok().then(|| to.clone()) });
+        from.send(match &moved {
+            // The copy may be named: what would be written here now may be lost.
+            Err(error) if error.kind() == ErrorKind::Moved => Item::Unsure { chunk: self.chunk },
+            _ => Item::Departed { chunk: self.chunk, to: moved.is_ok().then(|| to.clone()) },
+        });
         moved
     }
 
@@ -127,7 +139,7 @@ impl Move {
     /// to copy. Nobody frees anything of the group in between, nor takes the copy for something unknown: what that leads to is in
     /// `collecting` and `comparing`.
     async fn name_copy(&self, whole: Option<Extent>) -> Result<()> {
-        let Ok(_claim) = timeout(PATIENCE, self.node.jobs.groups.claim(self.group)).await else {
+        let Ok(_claim) = timeout(PATIENCE, self.leading.jobs.groups.claim(self.group)).await else {
             let text = format!("somebody else works on group {}; its chunk {} is moved later", self.group, self.chunk);
             return Err(Error::new(ErrorKind::Busy, text));
         };
@@ -148,11 +160,13 @@ impl Move {
         let mut attempts = 0;
         loop {
             let (group, chunk, from, to) = (self.group, self.chunk, self.from.id(), self.to.id());
-            match self.node.metadata()?.ask(meta::Request::MoveGroup { group, chunk, from, to }).await {
+            match self.leading.metadata.ask(meta::Request::MoveGroup { group, chunk, from, to }).await {
                 Ok(_) => return Ok(()),
                 Err(error) if matches!(error.kind(), ErrorKind::Stale | ErrorKind::NotFound) => {
                     return Err(Error::new(ErrorKind::Stale, error.text()));
                 }
+                // Nor is it known then whether it is done, but it is no more for this keeper to find out: no repetition of it tells.
+                Err(error) if error.kind() == ErrorKind::Moved => return Err(error),
                 // Whether it is done is not known, so neither chunk may go or grow until it is.
                 Err(error) => {
                     attempts += 1;
@@ -226,7 +240,9 @@ impl Move {
     /// So many bytes more were copied.
     fn came(&self, bytes: u64) {
         self.copied.fetch_add(bytes, Ordering::Relaxed);
-        self.node.drained(&self.from, |draining| draining.bytes = draining.bytes.saturating_add(bytes));
+        self.leading.drained(&self.node, &self.from, |draining| {
+            draining.bytes = draining.bytes.saturating_add(bytes);
+        });
     }
 
     /// Lets the node that takes the chunk fetch these bytes. False: this node has to carry them, because both devices are its own, or

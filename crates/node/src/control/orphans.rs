@@ -7,6 +7,7 @@ use super::job::{self, Job, said};
 use super::orders::{Order, PATIENCE};
 use crate::device::control::Copied;
 use crate::device_handle::DeviceHandle;
+use crate::leading::Leading;
 use crate::log::Level;
 use crate::node::Node;
 use base::error::{Error, ErrorKind, Result};
@@ -50,19 +51,19 @@ impl Default for EndAbandoned {
 impl Job for EndAbandoned {
     const NAME: &'static str = "end_abandoned";
 
-    fn woken_by(node: &Node) -> Option<Arc<Notify>> {
-        job::work(node)
+    fn woken_by(leading: &Leading) -> Option<Arc<Notify>> {
+        job::work(leading)
     }
 
-    async fn step(&mut self, node: &Arc<Node>) -> Result<bool> {
+    async fn step(&mut self, node: &Arc<Node>, leading: &Arc<Leading>) -> Result<bool> {
         while self.ends.try_join_next().is_some() {}
         let mut after = None;
         loop {
             let request = meta::Request::FenceList { after, limit: GARBAGE_AT_ONCE };
-            let meta::Reply::FenceList { orphans, resume } = node.metadata()?.ask(request).await? else {
+            let meta::Reply::FenceList { orphans, resume } = leading.metadata.ask(request).await? else {
                 unreachable!("files to recover were asked for")
             };
-            self.end_those(node, orphans).await?;
+            self.end_those(node, leading, orphans).await?;
             // Those that wait for a device stay on the list: whoever began with them each time would never come to the others.
             after = resume;
             if after.is_none() {
@@ -74,32 +75,35 @@ impl Job for EndAbandoned {
 
 impl EndAbandoned {
     /// Ends those of these files whose devices can be asked.
-    async fn end_those(&mut self, node: &Arc<Node>, orphans: Vec<Orphan>) -> Result<()> {
+    async fn end_those(&mut self, node: &Arc<Node>, leading: &Arc<Leading>, orphans: Vec<Orphan>) -> Result<()> {
         if orphans.is_empty() {
             return Ok(());
         }
         // Once for all of them: those that wait for a device are looked at again and again.
-        let known: BTreeSet<DeviceId> = node.keeper()?.devices().await?.iter().map(|info| info.device).collect();
+        let known: BTreeSet<DeviceId> = leading.devices().await?.iter().map(|info| info.device).collect();
         for orphan in orphans {
             let waits_for_none = node.planted == Some(Planted::UnreachableTakenForEmpty);
             // Else its turn comes with its devices, when they take a fence.
-            if !waits_for_none && !may_be_fenced(node, &orphan, &known) {
+            if !waits_for_none && !may_be_fenced(node, leading, &orphan, &known) {
                 continue;
             }
             let Some(claim) = self.under_way.try_claim(orphan.inode) else { continue };
             let Ok(turn) = self.turns.clone().acquire_owned().await else { unreachable!("nobody closes it") };
             // One of its devices may have begun to stand still while it waited for its turn.
-            if waits_for_none || may_be_fenced(node, &orphan, &known) {
-                self.ends.spawn(end_in_turn(node.clone(), orphan, claim, turn));
+            if waits_for_none || may_be_fenced(node, leading, &orphan, &known) {
+                let (node, leading) = (node.clone(), leading.clone());
+                self.ends.spawn(async move {
+                    let _over = leading.meanwhile(end_in_turn(&node, &leading, orphan, claim, turn)).await;
+                });
             }
         }
         Ok(())
     }
 }
 
-fn may_be_fenced(node: &Node, orphan: &Orphan, known: &BTreeSet<DeviceId>) -> bool {
-    let still = node.jobs.still();
-    orphan.group.layout.replicas().all(|replica| match node.device_handle(replica.device) {
+fn may_be_fenced(node: &Node, leading: &Leading, orphan: &Orphan, known: &BTreeSet<DeviceId>) -> bool {
+    let still = leading.jobs.still();
+    orphan.group.layout.replicas().all(|replica| match leading.device_handle(node, replica.device) {
         Ok(_) if still.contains(&replica.device) => false,
         Ok(handle) => matches!(handle, DeviceHandle::Local(_)) || handle.is_able(),
         Err(_) => !known.contains(&replica.device),
@@ -107,8 +111,14 @@ fn may_be_fenced(node: &Node, orphan: &Orphan, known: &BTreeSet<DeviceId>) -> bo
 }
 
 /// Ends a file. It gives its turn to another one if its device does not answer in time, and goes on beside it.
-async fn end_in_turn(node: Arc<Node>, orphan: Orphan, claim: Claim<InodeId>, turn: OwnedSemaphorePermit) {
-    let mut ending = pin!(end(&node, orphan));
+async fn end_in_turn(
+    node: &Node,
+    leading: &Leading,
+    orphan: Orphan,
+    claim: Claim<InodeId>,
+    turn: OwnedSemaphorePermit,
+) {
+    let mut ending = pin!(end(node, leading, orphan));
     let ended = match timeout(PATIENCE, &mut ending).await {
         Ok(ended) => ended,
         Err(_) => {
@@ -116,15 +126,15 @@ async fn end_in_turn(node: Arc<Node>, orphan: Orphan, claim: Claim<InodeId>, tur
             ending.await
         }
     };
-    said(&node, EndAbandoned::NAME, ended.map(drop));
+    said(node, EndAbandoned::NAME, ended.map(drop));
     drop(claim);
 }
 
 /// A device of a group. None: it is none of the store's any more, as one in memory of an earlier start; what was there is lost.
-async fn known_place(node: &Node, device: DeviceId) -> Result<Option<DeviceHandle>> {
-    match node.device_handle(device) {
+async fn known_place(node: &Node, leading: &Leading, device: DeviceId) -> Result<Option<DeviceHandle>> {
+    match leading.device_handle(node, device) {
         Err(error) => {
-            let is_known = node.keeper()?.devices().await?.iter().any(|info| info.device == device);
+            let is_known = leading.devices().await?.iter().any(|info| info.device == device);
             if is_known { Err(error) } else { Ok(None) }
         }
         found => found.map(Some),
@@ -132,17 +142,17 @@ async fn known_place(node: &Node, device: DeviceId) -> Result<Option<DeviceHandl
 }
 
 /// Ends a file whose writer is fenced in the metadata: the file as it was then, unless somebody else has ended it meanwhile.
-async fn end(node: &Node, orphan: Orphan) -> Result<Option<Attributes>> {
-    let (length, vanished) = match fence_and_seal(node, &orphan).await {
+async fn end(node: &Node, leading: &Leading, orphan: Orphan) -> Result<Option<Attributes>> {
+    let (length, vanished) = match fence_and_seal(node, leading, &orphan).await {
         Err(_) if node.planted == Some(Planted::UnreachableTakenForEmpty) => (0, BTreeSet::new()),
         kept => kept?,
     };
     let is_damaged = length < orphan.length || !vanished.is_empty();
     if is_damaged {
-        say_lost(node, &orphan, length, &vanished).await;
+        say_lost(node, leading, &orphan, length, &vanished).await;
     }
     let request = meta::Request::Recovered { inode: orphan.inode, generation: orphan.generation, length };
-    match node.metadata()?.ask(request).await {
+    match leading.metadata.ask(request).await {
         // Recovered by an earlier round whose answer was lost, or deleted meanwhile.
         Err(error) if matches!(error.kind(), ErrorKind::Stale | ErrorKind::NotFound) => Ok(None),
         Err(error) => Err(error),
@@ -157,9 +167,8 @@ async fn end(node: &Node, orphan: Orphan) -> Result<Option<Attributes>> {
 
 /// Says that devices have only so many bytes of a group of which more was synced, and which devices are not there to be asked what else
 /// they had (`vanished`): what was synced in the second before its writer was gone need not be recorded.
-async fn say_lost(node: &Node, orphan: &Orphan, length: u64, vanished: &BTreeSet<DeviceId>) {
-    let Ok(metadata) = node.metadata() else { return };
-    let path = match metadata.ask(meta::Request::PathOf { inode: orphan.inode }).await {
+async fn say_lost(node: &Node, leading: &Leading, orphan: &Orphan, length: u64, vanished: &BTreeSet<DeviceId>) {
+    let path = match leading.metadata.ask(meta::Request::PathOf { inode: orphan.inode }).await {
         Ok(meta::Reply::PathOf(path)) => path,
         _ => format!("file number {}", orphan.inode),
     };
@@ -194,13 +203,13 @@ fn fence_of(ask: &Recover) -> meta::Request {
 }
 
 /// Takes a file from its writer and closes it with what is written. The file as it was closed here: somebody may have opened it since.
-pub async fn recover(node: &Node, caller: Caller, ask: Recover) -> Result<Attributes> {
+pub async fn recover(node: &Node, leading: &Leading, caller: Caller, ask: Recover) -> Result<Attributes> {
     let inode = InodeId(ask.inode);
-    match node.metadata()?.ask_for(caller, fence_of(&ask)).await? {
+    match leading.metadata.ask_for(caller, fence_of(&ask)).await? {
         meta::Reply::Attributes(attributes) => return Ok(attributes),
         meta::Reply::Orphans(orphans) => {
             for orphan in orphans {
-                if let Some(ended) = end(node, orphan).await? {
+                if let Some(ended) = end(node, leading, orphan).await? {
                     return Ok(ended);
                 }
             }
@@ -208,7 +217,7 @@ pub async fn recover(node: &Node, caller: Caller, ask: Recover) -> Result<Attrib
         other => unreachable!("a fence was answered by {other:?}"),
     }
     let locate = meta::Request::Locate { file: meta::request::FileRef::Inode(inode), offset: 0, length: 0 };
-    match node.metadata()?.ask(locate).await? {
+    match leading.metadata.ask(locate).await? {
         meta::Reply::Located(located) => Ok(located.attributes),
         other => unreachable!("a file was asked for, not {other:?}"),
     }
@@ -217,12 +226,12 @@ pub async fn recover(node: &Node, caller: Caller, ask: Recover) -> Result<Attrib
 /// Takes every column of a group from its writer, then seals all of them. The bytes of the group that are kept: up to the first that a
 /// column lacks. All columns have to answer: what one of them has may have been acknowledged. With them the devices that are none of the
 /// store's any more.
-async fn fence_and_seal(node: &Node, orphan: &Orphan) -> Result<(u64, BTreeSet<DeviceId>)> {
+async fn fence_and_seal(node: &Node, leading: &Leading, orphan: &Orphan) -> Result<(u64, BTreeSet<DeviceId>)> {
     let (group, mut vanished) = (&orphan.group, BTreeSet::new());
     let mut replicas = Vec::with_capacity(group.layout.columns().len());
     for Replica { column, device, chunk } in group.layout.replicas() {
-        let (handle, mut length) = (known_place(node, device).await?, None);
-        let order = node.jobs.unanswered.begin(device);
+        let (handle, mut length) = (known_place(node, leading, device).await?, None);
+        let order = leading.jobs.unanswered.begin(device);
         match &handle {
             Some(handle) => {
                 let makes = node.planted != Some(Planted::UnmadeNotFenced);
@@ -236,7 +245,7 @@ async fn fence_and_seal(node: &Node, orphan: &Orphan) -> Result<(u64, BTreeSet<D
         replicas.iter().map(|(column, _, _, length)| (*column, length.unwrap_or(0))).collect();
     for (_, handle, chunk, length) in replicas {
         if let (Some(handle), Some(length)) = (handle, length) {
-            let _order = node.jobs.unanswered.begin(handle.id());
+            let _order = leading.jobs.unanswered.begin(handle.id());
             match handle.seal(chunk, orphan.generation, length).await {
                 // Somebody else has ended the group meanwhile, and what was empty is deleted already.
                 Err(error) if error.kind() == ErrorKind::NotFound && length == 0 => {}

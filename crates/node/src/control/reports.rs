@@ -2,6 +2,7 @@
 
 use super::job::Job;
 use crate::device::Device;
+use crate::leading::Leading;
 use crate::log::Level;
 use crate::node::Node;
 use base::error::Result;
@@ -30,21 +31,23 @@ pub struct Report {
 impl Job for Report {
     const NAME: &'static str = "report";
 
-    async fn step(&mut self, node: &Arc<Node>) -> Result<bool> {
+    async fn step(&mut self, node: &Arc<Node>, leading: &Arc<Leading>) -> Result<bool> {
         node.troubles.look();
-        self.tell_still(node);
-        node.metadata()?.ask(report_of(node.served().map(Arc::as_ref))).await?;
+        self.tell_still(node, leading);
+        leading.metadata.ask(report_of(node.served().map(Arc::as_ref))).await?;
         let devices = node.served().map(|device| device.id).collect();
-        node.metadata()?.ask(meta::Request::NodeReport { node: node.id, keeps: true, devices }).await?;
+        leading.metadata.ask(meta::Request::NodeReport { node: node.id, keeps: true, devices }).await?;
         Ok(false)
     }
 }
 
 impl Report {
-    fn tell_still(&mut self, node: &Node) {
-        let still = node.jobs.still();
-        let shown =
-            |device: DeviceId| node.device_handle(device).map_or_else(|_| device.to_string(), |handle| handle.shown());
+    fn tell_still(&mut self, node: &Node, leading: &Leading) {
+        let still = leading.jobs.still();
+        let shown = |device: DeviceId| {
+            let handle = leading.device_handle(node, device);
+            handle.map_or_else(|_| device.to_string(), |handle| handle.shown())
+        };
         for device in still.difference(&self.still) {
             let text = "a device has not answered an order for 5 s; what was acknowledged is safe; its garbage, its abandoned \
                         files, its drain and the bags that it joins wait for it, others do not; look at its disk and its node";

@@ -1,7 +1,8 @@
 //! Which device takes what is on one that is being emptied.
 
 use super::moving::STEP;
-use crate::device_handle::{DeviceHandle, RemoteDevice};
+use crate::device_handle::DeviceHandle;
+use crate::leading::Leading;
 use crate::node::Node;
 use base::error::{Error, ErrorKind, Result};
 use base::id::DeviceId;
@@ -10,16 +11,16 @@ use meta::request::{DeviceInfo, NewGroup};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-impl Node {
+impl Leading {
     /// The devices that may take what is on this one: of its class if there are others, else of any that keeps what it has
     /// when its node ends.
-    pub async fn targets(&self, handle: &DeviceHandle) -> Result<Vec<DeviceHandle>> {
-        let known = self.keeper()?.devices().await?;
+    pub async fn targets(&self, node: &Node, handle: &DeviceHandle) -> Result<Vec<DeviceHandle>> {
+        let known = self.devices().await?;
         let usable = |other: &DeviceHandle| {
             let takes = |info: &DeviceInfo| info.device == other.id() && !info.draining && !info.silent;
             other.id() != handle.id() && other.is_able() && known.iter().any(takes)
         };
-        let others: Vec<DeviceHandle> = self.device_handles().into_iter().filter(usable).collect();
+        let others: Vec<DeviceHandle> = self.device_handles(node).into_iter().filter(usable).collect();
         let same: Vec<DeviceHandle> = others.iter().filter(|other| other.class() == handle.class()).cloned().collect();
         let any = || others.into_iter().filter(|other| other.class().keeps()).collect();
         Ok(if same.is_empty() { any() } else { same })
@@ -27,8 +28,7 @@ impl Node {
 
     /// Whether a device is being emptied, known to its node or not yet.
     fn is_drained(&self, handle: &DeviceHandle) -> bool {
-        let marked = |far: &RemoteDevice| self.keeper().is_ok_and(|keeper| keeper.peers.is_drained(far.device));
-        handle.is_draining() || matches!(handle, DeviceHandle::Remote(far) if marked(far))
+        handle.is_draining() || matches!(handle, DeviceHandle::Remote(far) if self.peers.is_drained(far.device))
     }
 
     /// The device that takes a group's chunk: of those without a column of the group, if there are any, one to which the fewest
@@ -36,6 +36,7 @@ impl Node {
     /// nodes have room.
     pub fn target(
         &self,
+        node: &Node,
         (from, targets): (&DeviceHandle, &[DeviceHandle]),
         group: &NewGroup,
         is_open: bool,
@@ -65,7 +66,7 @@ impl Node {
         match near {
             // Nothing crosses the network without need.
             Some(near) if is_near(from) => Ok(Some((*near).clone())),
-            _ if is_open && self.planted != Some(Planted::OpenChunkMoved) => Ok(None),
+            _ if is_open && node.planted != Some(Planted::OpenChunkMoved) => Ok(None),
             _ => Ok(roomy.into_iter().max_by_key(rank).cloned()),
         }
     }

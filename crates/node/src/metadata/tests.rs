@@ -71,6 +71,22 @@ impl Kept {
     }
 }
 
+/// Who is told that there is work is told until he is dropped: a keeper that leads often leaves nothing behind of its jobs.
+#[tokio::test]
+async fn told_until_dropped() {
+    let kept = Kept::open("told").await;
+    for _ in 0..50 {
+        let (dropped, stays) = (kept.metadata.work(), kept.metadata.work());
+        drop(dropped);
+        kept.metadata.notify_of_work();
+        stays.notified().await;
+        assert_eq!(kept.metadata.registered(), (1, 1));
+    }
+    let _next = kept.metadata.work();
+    assert_eq!(kept.metadata.registered(), (1, 0));
+    kept.end(0).await;
+}
+
 /// What is asked in a burst is done when it ends, in the thread that asked, as one group of the log: written and synced once. Not before, and
 /// not if the disk is slow.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

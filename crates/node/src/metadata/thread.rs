@@ -10,7 +10,7 @@ use base::unit::Time;
 use meta::{Caller, Effect, Frozen, MergeJob, Request, Store};
 use net::Cork;
 use std::collections::VecDeque;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 
@@ -167,8 +167,7 @@ impl Thread {
         self.metadata.note_turns(self.store.take_session_turns());
         if self.store.take_made_work() {
             self.between.tells();
-            let work = self.metadata.work.lock().unwrap_or_else(PoisonError::into_inner);
-            work.iter().for_each(|notify| notify.notify_one());
+            self.metadata.notify_of_work();
         }
         for effect in effects {
             match effect {

@@ -39,10 +39,11 @@ impl Node {
                 return Ok(known.clone());
             }
         }
-        let meta::Reply::Bag(info) = self.metadata()?.ask(meta::Request::BagOf { bag }).await? else {
+        let leading = self.leading()?;
+        let meta::Reply::Bag(info) = leading.metadata.ask(meta::Request::BagOf { bag }).await? else {
             unreachable!("a bag was asked for")
         };
-        let info = self.others_join(&info).await?;
+        let info = leading.others_join(self, &info).await?;
         let takes = |member: &&Arc<Device>| !member.is_draining() && !member.usage().failed;
         let members = info.members.iter().filter_map(|member| self.devices.get(member)).filter(takes);
         // The same choice for the same chunk, even if two ask at once.

@@ -2,6 +2,7 @@
 //! found damaged.
 
 use crate::device_handle::{DeviceHandle, owner_of};
+use crate::leading::Leading;
 use crate::node::Node;
 use base::error::{Error, ErrorKind, Result};
 use base::id::{BagId, ChunkId, DeviceId, GroupId, Owner};
@@ -45,8 +46,8 @@ impl Node {
     }
 
     /// What the last scrub of a device found, wherever it is, by its present names.
-    pub async fn damage(&self, device: Id) -> Result<wire::DamageAnswer> {
-        let handle = self.device_handle(DeviceId(device.value()))?;
+    pub async fn damage(&self, leading: &Leading, device: Id) -> Result<wire::DamageAnswer> {
+        let handle = leading.device_handle(self, DeviceId(device.value()))?;
         let ask = wire::Scrubbed { device, ranges: true };
         let found = match &handle {
             DeviceHandle::Local(_) => self.scrubbed(ask).await?,
@@ -69,9 +70,9 @@ impl Node {
             }
         }
         let groups: Vec<GroupId> = groups.into_iter().collect();
-        let known = self.known_groups(&groups).await?;
-        let pieces = self.pieces_of(groups).await?;
-        let bags = if bags.is_empty() { Vec::new() } else { self.bags().await? };
+        let known = leading.known_groups(&groups).await?;
+        let pieces = leading.pieces_of(groups).await?;
+        let bags = if bags.is_empty() { Vec::new() } else { leading.bags().await? };
         let bags: BTreeMap<BagId, String> = bags.into_iter().map(|bag| (bag.bag, bag.name)).collect();
         let with_names = |range: &DamagedRange| {
             let within = |group: GroupId| within_group(range, known.get(&group));
@@ -79,12 +80,14 @@ impl Node {
         };
         Ok(wire::DamageAnswer { ranges: damaged.iter().map(with_names).collect(), not_listed: found.not_listed })
     }
+}
 
+impl Leading {
     async fn known_groups(&self, groups: &[GroupId]) -> Result<BTreeMap<GroupId, Layout>> {
         let mut all = BTreeMap::new();
         for groups in groups.chunks(LIST_PAGE_MAX) {
             let request = meta::Request::KnownGroups { groups: groups.to_vec() };
-            let meta::Reply::Known(known) = self.metadata()?.ask(request).await? else {
+            let meta::Reply::Known(known) = self.metadata.ask(request).await? else {
                 unreachable!("known groups were asked for")
             };
             all.extend(known.into_iter().filter_map(|known| Some((known.group, known.layout?))));
@@ -98,7 +101,7 @@ impl Node {
             let mut resume = None;
             loop {
                 let request = meta::Request::FilesIn { groups: groups.to_vec(), resume };
-                let meta::Reply::Pieces { pieces, resume: next } = self.metadata()?.ask(request).await? else {
+                let meta::Reply::Pieces { pieces, resume: next } = self.metadata.ask(request).await? else {
                     unreachable!("the names of groups were asked for")
                 };
                 all.extend(pieces);

@@ -85,7 +85,7 @@ async fn after_a_start_of_either() {
     for (session, restarted) in [(1, 1), (2, 0), (3, 1), (4, 0)] {
         let client = cluster.client(session).await;
         let far = client.far();
-        let mut open = client.create_on(far, "gone").await;
+        let mut open = client.create_on(far, &format!("gone{session}-")).await;
         client.append(&mut open, b"removed").await.expect("written");
         client.close(&open).await.expect("closed");
         cluster.stop(restarted).await;
@@ -97,8 +97,7 @@ async fn after_a_start_of_either() {
         let link = link_to(&cluster.keeper, 951).await;
         until("its chunk is freed", async || {
             let view = ask(&link, &cluster::View {}).await.expect("a view");
-            let stat =
-                chunk::Stat { device: far, chunk: open.opened.group.layout.columns[0].chunk, ..Default::default() };
+            let stat = chunk::Stat { device: far, chunk: open.opened.group.layout.columns[0].chunk };
             view.members.len() == 2 && ask(client.at(far), &stat).await.is_err()
         })
         .await;

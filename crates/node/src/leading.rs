@@ -1,0 +1,135 @@
+//! What a node has while its keeper leads, in one term: the links to the others, what jobs share, and the jobs. How that begins and ends.
+
+#[cfg(test)]
+mod tests;
+
+use crate::control::claims::lock;
+use crate::control::orders::Jobs;
+use crate::device_handle::DeviceHandle;
+use crate::metadata::Metadata;
+use crate::node::{Keeper, Node};
+use crate::peers::Peers;
+use base::error::{Error, ErrorKind, Result};
+use base::id::DeviceId;
+use net::{Asker, LinkSettings};
+use std::sync::{Arc, Mutex, PoisonError};
+use tokio::sync::{Notify, watch};
+use tokio::task::JoinSet;
+
+/// A leadership. Jobs, and calls that take steps, are given theirs when they begin, and look for no other one while they run: what is claimed in a
+/// term is guarded against those of this term alone, and orders of a term go over links of this term.
+pub struct Leading {
+    /// The term: no other keeper leads in it, nor does this one a second time.
+    pub term: u64,
+    /// The metadata store.
+    pub metadata: Arc<Metadata>,
+    /// The other nodes.
+    pub peers: Peers,
+    /// What jobs share: who is at what.
+    pub jobs: Jobs,
+    /// Says that a device is to be emptied.
+    pub drains: Arc<Notify>,
+    /// The jobs that run.
+    running: Mutex<JoinSet<()>>,
+    /// It is over. Whoever works for it, beside its jobs, has a receiver, so that the end can wait for him.
+    ended: watch::Sender<bool>,
+}
+
+impl Keeper {
+    /// It leads from now on, in this term: calls and reports that need that are taken. With its jobs it is begun by `control::begin`.
+    pub fn leads(&self, node: &Node, term: u64) -> Arc<Leading> {
+        let leading = Arc::new(Leading {
+            term,
+            metadata: self.metadata.clone(),
+            peers: Peers::new(self.network.clone(), self.links_of(term)),
+            jobs: Jobs::new(node.clock.clone()),
+            drains: Arc::default(),
+            running: Mutex::default(),
+            ended: watch::Sender::new(false),
+        });
+        let before = self.leading.write().unwrap_or_else(PoisonError::into_inner).replace(leading.clone());
+        assert!(before.is_none(), "a keeper begins to lead in term {term}, and its leadership before that is not over");
+        leading
+    }
+
+    /// Links over which it orders in this term.
+    fn links_of(&self, term: u64) -> LinkSettings {
+        let mut links = self.links.clone();
+        if let Asker::Node { term: of, .. } = &mut links.asker {
+            *of = term;
+        }
+        links
+    }
+
+    /// It leads no more. Who asks from now on is told so; no order leaves over the links of this leadership any more, and its jobs are over when
+    /// this returns. What devices were ordered is not waited for: it may be done at any time, as that of a keeper that was killed.
+    pub async fn end(&self) {
+        let leading = self.leading.write().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(leading) = leading {
+            leading.peers.close(leading.term);
+            leading.end_jobs().await;
+        }
+    }
+
+    /// Its present leadership, if it leads.
+    pub fn leading(&self) -> Option<Arc<Leading>> {
+        self.leading.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Leading {
+    /// Its jobs run.
+    pub fn run(&self, jobs: JoinSet<()>) {
+        *lock(&self.running) = jobs;
+    }
+
+    /// Cuts its jobs short, one after another: each hearing of it by itself would do so by chance, and no history of the simulation could be
+    /// played twice. Then waits for what they had begun beside themselves, which is cut short, too.
+    pub async fn end_jobs(&self) {
+        let mut running = std::mem::take(&mut *lock(&self.running));
+        running.shutdown().await;
+        self.ended.send_replace(true);
+        self.ended.closed().await;
+    }
+
+    /// Ends the jobs when the node stops.
+    pub async fn until(self: Arc<Self>, mut stopped: watch::Receiver<bool>) {
+        // Its sender goes with the node.
+        drop(stopped.wait_for(|stopped| *stopped).await);
+        self.end_jobs().await;
+    }
+
+    /// Does a part of a job beside that: until it is done, or the leadership over, whose end waits for it.
+    pub async fn meanwhile<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        let mut ended = self.ended.subscribe();
+        tokio::select! {
+            biased;
+            _ = ended.wait_for(|ended| *ended) => None,
+            done = work => Some(done),
+        }
+    }
+
+    /// A device of the store, wherever it is. `Unreachable` if it is on a node that was not heard of since this leadership began.
+    pub fn device_handle(&self, node: &Node, id: DeviceId) -> Result<DeviceHandle> {
+        if let Some(device) = node.devices.get(&id) {
+            return Ok(DeviceHandle::Local(device.clone()));
+        }
+        if let Some(far) = self.peers.device(id) {
+            return Ok(DeviceHandle::Remote(far));
+        }
+        if node.missing.iter().any(|missing| missing.device == id) {
+            return Err(node.not_here(id, Some(self)));
+        }
+        let text = format!(
+            "device {id} is on a node that was not heard of since this one started; what is on it is safe there and comes back \
+             with it; start that node, or look at the network"
+        );
+        Err(Error::new(ErrorKind::Unreachable, text))
+    }
+
+    /// All devices of the store that are known to be somewhere, near ones first.
+    pub fn device_handles(&self, node: &Node) -> Vec<DeviceHandle> {
+        let near = node.served().cloned().map(DeviceHandle::Local);
+        near.chain(self.peers.devices().into_iter().map(DeviceHandle::Remote)).collect()
+    }
+}
