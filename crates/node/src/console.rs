@@ -114,10 +114,10 @@ async fn answer(node: &Node, request: &Request<Incoming>) -> Response<Whole> {
         .get(ACCEPT)
         .is_some_and(|accept| accept.to_str().is_ok_and(|accept| accept.contains("application/json")));
     match request.uri().path() {
-        "/metrics" => {
-            let page = metrics::page::page(node).await;
-            whole(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", page)
-        }
+        "/metrics" => match metrics::page::page(node).await {
+            Ok(page) => whole(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", page),
+            Err(error) => text(StatusCode::SERVICE_UNAVAILABLE, format!("{error}\n")),
+        },
         "/health/live" => text(StatusCode::OK, "live\n".to_string()),
         "/health/ready" => {
             let health = health::look(node).await;

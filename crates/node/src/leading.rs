@@ -29,8 +29,8 @@ pub struct Leading {
     pub jobs: Jobs,
     /// Says that a device is to be emptied.
     pub drains: Arc<Notify>,
-    /// The jobs that run.
-    running: Mutex<JoinSet<()>>,
+    /// The jobs that run; none: it is over.
+    running: Mutex<Option<JoinSet<()>>>,
     /// It is over. Whoever works for it, beside its jobs, has a receiver, so that the end can wait for him.
     ended: watch::Sender<bool>,
 }
@@ -44,7 +44,7 @@ impl Keeper {
             peers: Peers::new(self.network.clone(), self.links_of(term)),
             jobs: Jobs::new(node.clock.clone()),
             drains: Arc::default(),
-            running: Mutex::default(),
+            running: Mutex::new(Some(JoinSet::new())),
             ended: watch::Sender::new(false),
         });
         let before = self.leading.write().unwrap_or_else(PoisonError::into_inner).replace(leading.clone());
@@ -78,16 +78,20 @@ impl Keeper {
 }
 
 impl Leading {
-    /// Its jobs run.
+    /// Its jobs run, unless it is over already.
     pub fn run(&self, jobs: JoinSet<()>) {
-        *lock(&self.running) = jobs;
+        if let Some(running) = &mut *lock(&self.running) {
+            *running = jobs;
+        }
     }
 
     /// Cuts its jobs short, one after another: each hearing of it by itself would do so by chance, and no history of the simulation could be
     /// played twice. Then waits for what they had begun beside themselves, which is cut short, too.
     pub async fn end_jobs(&self) {
-        let mut running = std::mem::take(&mut *lock(&self.running));
-        running.shutdown().await;
+        let running = lock(&self.running).take();
+        if let Some(mut running) = running {
+            running.shutdown().await;
+        }
         self.ended.send_replace(true);
         self.ended.closed().await;
     }

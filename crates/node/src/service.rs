@@ -440,7 +440,10 @@ impl Node {
     /// Health and metrics. Whatever does not answer in time is left out, and health says so.
     async fn look(&self) -> (session::LookAnswer, String) {
         let health = health::look(self).await;
-        let page = metrics::page::page(self).await;
+        let page = match tokio::time::timeout(health::PATIENCE, metrics::page::page(self)).await {
+            Ok(Ok(page)) => page,
+            Ok(Err(_)) | Err(_) => String::new(),
+        };
         let answer = session::LookAnswer {
             ready: health.ready,
             troubles: health.troubles,

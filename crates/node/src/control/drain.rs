@@ -76,7 +76,13 @@ async fn pass_and_say(node: &Arc<Node>, leading: &Arc<Leading>, handle: DeviceHa
 
 /// Notes of drains whose device cannot be asked what they wait for, and forgets it when it can.
 async fn note_away(node: &Node, leading: &Leading, away: &mut BTreeSet<DeviceId>) -> Result<()> {
-    for info in leading.devices().await?.into_iter().filter(|info| info.draining && info.node != node.id) {
+    for info in leading.devices().await?.into_iter().filter(|info| info.draining) {
+        if info.node == node.id {
+            // It may have been recorded under an earlier leader, or without an answer.
+            let own = node.devices.get(&info.device);
+            own.into_iter().for_each(|device| device.begin_draining(node.clock.wall()));
+            continue;
+        }
         // One that was not heard of since this node started is shown as missing, with the reason.
         let Ok(handle) = leading.device_handle(node, info.device) else { continue };
         if let Some(why) = handle.waits_for() {

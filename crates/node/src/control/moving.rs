@@ -54,6 +54,34 @@ pub struct Move {
     pub copied: AtomicU64,
 }
 
+/// A chunk whose writers wait while it moves. Dropped before it is known where it is, because the leadership is over, it refuses them: its copy may be named.
+struct Held<'a> {
+    device: &'a Device,
+    chunk: ChunkId,
+    is_known: bool,
+}
+
+impl<'a> Held<'a> {
+    fn begin(device: &'a Device, chunk: ChunkId) -> Held<'a> {
+        device.send(Item::Hold { chunk });
+        Held { device, chunk, is_known: false }
+    }
+
+    /// It is on that device now; none: here, as before.
+    fn ends(mut self, to: Option<Arc<Device>>) {
+        self.is_known = true;
+        self.device.send(Item::Departed { chunk: self.chunk, to });
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        if !self.is_known {
+            self.device.send(Item::Unsure { chunk: self.chunk });
+        }
+    }
+}
+
 impl Move {
     /// Moves it.
     pub async fn run(&self) -> Result<()> {
@@ -101,13 +129,13 @@ impl Move {
             Some(extent) => self.copy(&extent, 0).await?,
             None => 0,
         };
-        from.send(Item::Hold { chunk: self.chunk });
+        let held = Held::begin(from, self.chunk);
         let moved = self.finish(copied).await;
-        from.send(match &moved {
+        match &moved {
             // The copy may be named: what would be written here now may be lost.
-            Err(error) if error.kind() == ErrorKind::Moved => Item::Unsure { chunk: self.chunk },
-            _ => Item::Departed { chunk: self.chunk, to: moved.is_ok().then(|| to.clone()) },
-        });
+            Err(error) if error.kind() == ErrorKind::Moved => drop(held),
+            _ => held.ends(moved.is_ok().then(|| to.clone())),
+        }
         moved
     }
 

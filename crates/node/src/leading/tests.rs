@@ -207,17 +207,76 @@ async fn moved_and_not_known() {
 async fn well_without_leading() {
     let keeps = Served::start("well", 1, None).await;
     let has = |page: &str, name: &str| page.lines().any(|line| line.starts_with(name));
-    let page = metrics::page::page(&keeps.node).await;
+    let page = metrics::page::page(&keeps.node).await.expect("a page");
     assert!(has(&page, "stormwell_files ") && has(&page, "stormwell_device"), "{page}");
     keeps.keeper().end().await;
     keeps.keeper().metadata.moved.store(true, Ordering::Relaxed);
     let health = health::look(&keeps.node).await;
     assert!(health.ready && health.troubles.is_empty(), "{health:?}");
-    let page = metrics::page::page(&keeps.node).await;
+    let page = metrics::page::page(&keeps.node).await.expect("a page");
     assert!(!has(&page, "stormwell_files "), "{page}");
     for stays in ["stormwell_disk_seconds", "stormwell_damaged_ends_total", "stormwell_devices_missing"] {
         assert!(has(&page, stays), "{stays}: {page}");
     }
     keeps.keeper().metadata.moved.store(false, Ordering::Relaxed);
+    keeps.stop().await;
+}
+
+/// A move that is cut short while the chunk's writers wait for it lets nobody wait: they are refused, as it is not known where the chunk is.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn cut_while_writers_wait() {
+    let keeps = Served::start("cut", 2, None).await;
+    let leading = keeps.leads_idly(2).await;
+    let devices: Vec<Arc<Device>> = keeps.node.devices.values().cloned().collect();
+    let (group, chunk) = (GroupId(1), ChunkId(1));
+    written(&devices[0], (group, chunk), 0).await.expect("room");
+    let (from, to) = (DeviceHandle::Local(devices[0].clone()), DeviceHandle::Local(devices[1].clone()));
+    let (node, copied) = (keeps.node.clone(), AtomicU64::new(0));
+    let one = Move { node, leading: leading.clone(), group, chunk, from, to, copied };
+    // Somebody works on the group, for which the move waits while it holds the chunk.
+    let claim = leading.jobs.groups.try_claim(group);
+    let of = leading.clone();
+    let moving = tokio::spawn(async move { of.meanwhile(one.run()).await });
+    let waits = async {
+        while timeout(Duration::from_millis(20), devices[1].stat(chunk))
+            .await
+            .is_ok_and(|copy| copy.is_ok_and(|copy| copy.is_none()))
+        {
+            sleep(Duration::from_millis(1)).await;
+        }
+        // A writer's call is held from now on.
+        timeout(Duration::from_millis(200), written(&devices[0], (group, chunk), 4096)).await
+    };
+    let held = timeout(PATIENCE, waits).await.expect("it copies");
+    assert!(held.is_err(), "it is held");
+    keeps.keeper().end().await;
+    assert!(matches!(moving.await, Ok(None)));
+    drop(claim);
+    let later = timeout(PATIENCE, written(&devices[0], (group, chunk), 4096)).await.expect("nobody waits for it");
+    assert_eq!(kind(later), Some(ErrorKind::Io));
+    drop((devices, leading));
+    keeps.stop().await;
+}
+
+/// A drain that is recorded, and was not begun because the leadership was over then, is begun by the next one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn recorded_and_not_begun() {
+    let keeps = Served::start("recorded", 2, None).await;
+    let device = keeps.node.devices.values().next().cloned().expect("two");
+    let leading = keeps.leads_idly(2).await;
+    let caller = meta::Caller { session: SessionId(7 << 64), call: 0, floor: 0 };
+    let user = meta::request::User { name: "ada".to_string(), groups: Vec::new() };
+    leading.metadata.ask_for(caller, meta::Request::OpenSession { user }).await.expect("a session");
+    leading.metadata.ask_for(caller, meta::Request::DeviceDrain { device: device.id }).await.expect("recorded");
+    keeps.keeper().end().await;
+    assert!(!device.is_draining());
+    let again = begin(&keeps.node, keeps.keeper(), 3);
+    let begins = async {
+        while !device.is_draining() {
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(PATIENCE, begins).await.expect("it begins");
+    drop((again, leading, device));
     keeps.stop().await;
 }

@@ -3,24 +3,19 @@
 
 use super::Metrics;
 use crate::exposition::{Kind, Page};
-use crate::health::PATIENCE;
 use crate::metadata::Metadata;
 use crate::metered::{DiskStats, Doing};
 use crate::node::{Node, Role};
-use base::error::Result;
+use base::error::{ErrorKind, Result};
 use net::message::device::ScrubState;
-use net::message::file::DevicesAnswer;
 use net::message::{bag, kind_name};
-use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicU64, Ordering};
-use tokio::time::Sleep;
 
 /// Bags that get metrics of their own, in the order of their names. Prometheus keeps a series for each.
 const BAGS_MAX: usize = 200;
 
-/// The page. What does not answer in time, or with an error, is left out, and nothing else: whoever looks for what is wrong needs the rest. Of
-/// the store's names only its leader says how many there are.
-pub async fn page(node: &Node) -> String {
+/// The page. An error if the metadata store does not answer. Of its names only the one that leads says how many there are.
+pub async fn page(node: &Node) -> Result<String> {
     let mut page = Page::default();
     process(&mut page, node);
     calls(&mut page, &node.metrics);
@@ -31,24 +26,15 @@ pub async fn page(node: &Node) -> String {
     if let Role::Keeper(keeper) = &node.role {
         let help = "Files whose writer is gone that ended without bytes which were synced, or may have been; the log names them.";
         page.single("stormwell_damaged_ends_total", Kind::Counter, help, load(&node.metrics.damaged_ends));
-        let mut patience = pin!(tokio::time::sleep(PATIENCE));
-        if let Some(Ok(found)) = in_time(patience.as_mut(), counts_of(&keeper.metadata)).await {
-            names(&mut page, &found);
+        match namespace(&mut page, &keeper.metadata).await {
+            Err(error) if error.kind() != ErrorKind::Moved => return Err(error),
+            _ => (),
         }
-        bags(&mut page, in_time(patience, counted_bags(node)).await.and_then(Result::ok).unwrap_or_default());
+        bags(&mut page, node).await;
     }
     let help = "Devices of this store that could not be opened at the start.";
     page.single("stormwell_devices_missing", Kind::Gauge, help, node.missing.len());
-    page.finish()
-}
-
-/// A part of the page, if it is there before patience ends.
-async fn in_time<T>(patience: Pin<&mut Sleep>, part: impl Future<Output = T>) -> Option<T> {
-    tokio::select! {
-        biased;
-        found = part => Some(found),
-        () = patience => None,
-    }
+    Ok(page.finish())
 }
 
 fn process(page: &mut Page, node: &Node) {
@@ -225,17 +211,14 @@ fn disks(page: &mut Page, node: &Node) {
     }
 }
 
-/// How many names there are, and sessions that are open.
-async fn counts_of(metadata: &Metadata) -> Result<(DevicesAnswer, u64)> {
+async fn namespace(page: &mut Page, metadata: &Metadata) -> Result<()> {
     let totals = crate::translate::totals(metadata.ask(meta::Request::Usage).await?);
-    Ok((totals, crate::translate::sessions(metadata.ask(meta::Request::Sessions).await?)))
-}
-
-fn names(page: &mut Page, (totals, sessions): &(DevicesAnswer, u64)) {
+    let sessions = crate::translate::sessions(metadata.ask(meta::Request::Sessions).await?);
     page.single("stormwell_files", Kind::Gauge, "Files of the store.", totals.files);
     page.single("stormwell_directories", Kind::Gauge, "Directories of the store.", totals.directories);
     page.single("stormwell_file_bytes", Kind::Gauge, "Bytes of all files.", totals.bytes);
     page.single("stormwell_sessions", Kind::Gauge, "Sessions of clients that are open.", sessions);
+    Ok(())
 }
 
 /// One number of a bag: the metric, its kind, what it says, the number.
@@ -250,12 +233,12 @@ const OF_BAG: [OfBag; 6] = [
     ("stormwell_bag_acknowledged_bytes_total", Kind::Counter, "Bytes acknowledged.", |info| info.acknowledged_bytes),
 ];
 
-async fn counted_bags(node: &Node) -> Result<Vec<bag::Info>> {
-    let first = bag::List { after: String::new(), limit: BAGS_MAX as u32 };
-    node.list_bags(node.leading()?.as_ref(), first).await.map(|answer| answer.bags)
-}
-
-fn bags(page: &mut Page, mut bags: Vec<bag::Info>) {
+async fn bags(page: &mut Page, node: &Node) {
+    let Ok(leading) = node.leading() else { return };
+    let mut bags = match node.list_bags(&leading, bag::List { after: String::new(), limit: BAGS_MAX as u32 }).await {
+        Ok(answer) => answer.bags,
+        Err(_) => Vec::new(),
+    };
     // A counter that is less than it was would be taken for one that began anew.
     bags.retain(|info| info.unasked == 0);
     for (name, kind, help, number) in OF_BAG {
