@@ -56,6 +56,7 @@ pub use layers::Frozen;
 pub use mending::Mending;
 pub use merge::{MergeJob, MergeResult};
 pub use path::Path;
+pub use quorum::KeeperId;
 pub use reply::Reply;
 pub use request::{Caller, Request};
 pub use settings::{Seats, Settings};

@@ -99,7 +99,7 @@ impl Inspection {
             .map(|directory| DeviceSetting { directory, class: Class::default(), capacity: None })
             .collect();
         let found = keeping::find(&crate::world::OsWorld, &settings)?;
-        let names = match found.filter(|directory| directory.join("tree.redb").is_file()) {
+        let names = match found.filter(|directory| directory.join(crate::metadata::TREE).is_file()) {
             Some(directory) => Some(
                 Names::open(&directory, clock, random)
                     .map_err(|error| error.during(format!("inspect {}", shown(&directory))))?,
@@ -372,7 +372,7 @@ impl Names {
     fn open(directory: &Path, clock: &Arc<dyn Clock>, random: &Arc<dyn Random>) -> Result<Names> {
         // The store makes what it does not find; in memory that would be an empty one.
         let mut disk = os::disk::open_to_look(directory, Pool::new(POOL_IDLE_MAX))?;
-        let tree = Box::new(os::file::UnchangedFile::open(&directory.join("tree.redb"))?);
+        let tree = Box::new(os::file::UnchangedFile::open(&directory.join(crate::metadata::TREE))?);
         let settings = meta::Settings::for_capacity(u64::MAX, random.clone());
         let (store, _) = meta::Store::open(disk.as_mut(), tree, &settings, clock.now(), clock.wall())?;
         Ok(Names { directory: directory.to_path_buf(), store, disk, clock: clock.clone() })

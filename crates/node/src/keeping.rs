@@ -127,7 +127,7 @@ fn is_same(world: &dyn World, one: &Path, other: &Path) -> bool {
 
 /// Whether a metadata store has been made in this directory.
 fn has_store(world: &dyn World, directory: &Path) -> Result<bool> {
-    Ok(world.exists(&directory.join(identity::FILE))? || world.exists(&directory.join("tree.redb"))?)
+    Ok(world.exists(&directory.join(identity::FILE))? || world.exists(&directory.join(crate::metadata::TREE))?)
 }
 
 /// Where a device notes that its metadata are. One that has no note, or whose note does not read, is of a store that was made before

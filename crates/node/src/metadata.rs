@@ -1,5 +1,8 @@
-//! What serves the metadata store, in a thread of its own, and the thread that merges its changes into the tree behind the log.
+//! What serves the metadata store, in a thread of its own, and the threads that merge its changes into the tree behind the log and copy that.
 
+mod aside;
+mod heard;
+mod kept;
 #[cfg(test)]
 mod tests;
 mod thread;
@@ -8,18 +11,21 @@ use crate::here::{Between, Served};
 use crate::loan::Loans;
 use crate::troubles::Troubles;
 use crate::world::{Ended, Work, World};
-use base::disk::{BlockFile, Disk};
+use base::disk::Disk;
 use base::env::Clock;
 use base::error::{Error, ErrorKind, Result};
 use base::id::{DeviceId, SessionId};
 use base::planted::Planted;
-use meta::{Caller, MergeResult, Reply, Request, Store};
+use heard::Heard;
+pub use kept::{Carrier, Files, TREE};
+use kept::{Kept, Several};
+use meta::{Caller, CopyResult, KeeperId, KeeperMessage, MergeResult, Part, Reply, Request, Store};
 use net::Responder;
 use std::collections::BTreeSet;
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, Weak};
 use std::time::Duration;
-use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot, watch};
 
 /// How the rest of the node reaches the metadata store.
 pub struct Metadata {
@@ -32,8 +38,10 @@ pub struct Metadata {
     /// Say that something came onto the lists that the node works off: garbage, files whose writer went away. They are those of jobs, and go with
     /// them: a keeper that leads again and again begins its jobs as often.
     work: Mutex<Vec<Weak<Notify>>>,
-    /// The term in which it leads if it is alone.
-    lone_term: OnceLock<u64>,
+    /// What the store does for the keepers.
+    part: watch::Sender<Part>,
+    /// What other keepers sent.
+    heard: Heard,
     /// Where is told what the store cannot do of what it does by itself.
     troubles: OnceLock<Troubles>,
     /// A fault put in on purpose, by the simulation alone.
@@ -44,12 +52,15 @@ pub struct Metadata {
 }
 
 /// What the metadata thread can be asked.
-#[expect(clippy::large_enum_variant, reason = "nearly every item is the large one")]
 pub enum Item {
     /// Something for the store, and what to do with the answer.
     Ask { caller: Caller, request: Request, then: Then },
     /// A frozen layer was merged, or was not.
     Merged(MergeResult),
+    /// A page of the tree was read for that keeper.
+    Paged(Result<(KeeperId, KeeperMessage)>),
+    /// A page of another keeper's tree was written, or was not.
+    Copied(CopyResult),
     /// End when nothing is under way.
     Stop,
 }
@@ -66,6 +77,18 @@ pub enum Then {
     Answer(Responder, Translate),
     /// The node itself wants it.
     Tell(oneshot::Sender<Result<Reply>>),
+}
+
+impl Then {
+    /// Does that.
+    fn tell(self, result: Result<Reply>) {
+        match (self, result) {
+            (Then::Answer(respond, translate), Ok(reply)) => translate(reply, respond),
+            (Then::Answer(respond, _), Err(error)) => respond.fail(error),
+            // The one who asked may be gone; then nobody misses the answer.
+            (Then::Tell(tell), result) => drop(tell.send(result)),
+        }
+    }
 }
 
 /// The session under which the node itself makes changes.
@@ -100,9 +123,22 @@ impl Metadata {
         let _named = self.kept_open.set(session);
     }
 
-    /// The term in which a keeper leads that is alone: that of its start.
-    pub fn lone_term(&self) -> u64 {
-        self.lone_term.get().copied().unwrap_or_default()
+    /// What the store does for the keepers.
+    pub fn part(&self) -> Part {
+        *self.part.borrow()
+    }
+
+    /// Another keeper sent this, of so many bytes. It is dropped if too much waits: keepers say everything again.
+    #[cfg_attr(not(test), expect(dead_code, reason = "the keepers' links call it, when nodes have them"))]
+    pub fn step(&self, message: KeeperMessage, bytes: usize) {
+        if self.heard.put(message, bytes) {
+            self.served.mailbox.wake();
+        }
+    }
+
+    /// The store is opened anew: it says which sessions are open.
+    fn forget_sessions(&self) {
+        self.open_sessions.write().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
     /// What the store cannot do of what it does by itself is told here from now on. Whoever is named first counts.
@@ -205,21 +241,23 @@ fn gone() -> Error {
     )
 }
 
-/// Opens the store and starts both threads. It is opened in the thread that serves it, which a ring belongs to.
+/// Opens the store and starts its threads. It is opened in the thread that serves it, which a ring belongs to. One of several keepers is given what
+/// carries its messages: its store need not open yet, or ever (`Part`); it gets a copy of another one's tree then.
 pub fn spawn(
-    world: &dyn World,
+    (world, files): (&dyn World, Files),
     disk: Box<dyn Disk>,
-    tree: Box<dyn BlockFile>,
     settings: meta::Settings,
     clock: Arc<dyn Clock>,
     loans: Arc<Loans>,
+    carrier: Option<Arc<dyn Carrier>>,
 ) -> Result<(Arc<Metadata>, Vec<Ended>)> {
     let metadata = Arc::new(Metadata {
         served: Served::new(disk.waker(), loans),
         open_sessions: RwLock::default(),
         kept_open: OnceLock::new(),
         work: Mutex::default(),
-        lone_term: OnceLock::new(),
+        part: watch::Sender::new(Part::Follows { leader: None, term: 0 }),
+        heard: Heard::default(),
         troubles: OnceLock::new(),
         planted: settings.planted,
         #[cfg(test)]
@@ -227,27 +265,41 @@ pub fn spawn(
     });
     // One layer is merged at a time, and the one before it may not be freed yet.
     let (jobs, merging) = mpsc::channel(2);
-    let merger = world.aside("meta-merge", Box::pin(thread::merge(merging, metadata.clone())))?;
+    let mut engines = vec![world.aside("meta-merge", Box::pin(aside::merge(merging, metadata.clone())))?];
+    let (copies, copying) = aside::copying();
+    if carrier.is_some() {
+        let copy = aside::copy(copying, metadata.clone(), files.clone());
+        engines.push(world.aside("meta-copy", Box::pin(copy))?);
+    }
     let (opened, opening) = sync_channel(1);
     let served = metadata.clone();
     let open = move |disk: &mut dyn Disk| -> Option<Box<dyn Work>> {
-        match Store::open(disk, tree, &settings, clock.now(), clock.wall()) {
-            Ok((mut store, _)) => {
-                served.note_turns(store.take_session_turns());
-                served.lone_term.get_or_init(|| store.part().term());
-                // Whoever started this thread waits for the word.
-                let _ = opened.send(Ok(()));
-                let between = Between::new(disk.inline());
-                let thread = thread::Thread::new(served.clone(), store, clock, jobs, between);
-                Some(Box::new(served.served.open(thread)))
+        let kept = match carrier {
+            Some(carrier) => {
+                let mut several = Several::new(carrier, files, settings);
+                let (kept, trouble) = several.begins(disk, clock.as_ref(), false);
+                trouble.iter().for_each(|error| served.tell("opening the metadata", error));
+                (kept, Some(several))
             }
-            Err(error) => {
-                let _ = opened.send(Err(error));
-                None
+            None => {
+                let tree = files.tree();
+                match tree.and_then(|tree| Store::open(disk, tree, &settings, clock.now(), clock.wall())) {
+                    Ok((store, _)) => (Kept::Serves(Box::new(store)), None),
+                    Err(error) => {
+                        let _ = opened.send(Err(error));
+                        return None;
+                    }
+                }
             }
-        }
+        };
+        let between = Between::new(disk.inline());
+        let thread = thread::Thread::new(served.clone(), kept, clock, (jobs, copies), between);
+        // Whoever started this thread waits for the word.
+        let _ = opened.send(Ok(()));
+        Some(Box::new(served.served.open(thread)))
     };
     let serving = world.run("meta", disk, Box::new(open))?;
     opening.recv().unwrap_or_else(|_| Err(gone()))?;
-    Ok((metadata, vec![serving, merger]))
+    engines.insert(0, serving);
+    Ok((metadata, engines))
 }

@@ -86,7 +86,7 @@ async fn open(
     let (outgoing, loans) = (Budget::new(settings.outgoing_bytes), Arc::new(Loans::of_this_runtime()));
     world.watch(&loans)?;
     let (mut notes, mut engines) = (Vec::from_iter(os::disk::warning(settings.backend)?), Vec::new());
-    let (directory, kept) = open_home(&settings, world.as_ref(), (&pool, &clock, &random, &loans))?;
+    let (directory, kept) = open_home(&settings, &world, (&pool, &clock, &random, &loans))?;
     let identity = Identity::start(world.as_ref(), &directory, settings.backend, random.as_ref())?;
     let hdfs = hdfs_listener.as_ref().map(|listener| listener.address());
     let itself = cluster::itself(&settings, &identity, &address, hdfs.as_deref());
@@ -285,31 +285,31 @@ struct Kept {
 /// The directory of what the node keeps of itself, and the metadata store in it if it keeps one.
 fn open_home(
     settings: &Settings,
-    world: &dyn World,
+    world: &Arc<dyn World>,
     means: (&Pool, &Arc<dyn Clock>, &Arc<dyn Random>, &Arc<Loans>),
 ) -> Result<(PathBuf, Option<Kept>)> {
     if settings.keeper().is_some() {
-        return Ok((home::member_directory(world, &settings.devices)?, None));
+        return Ok((home::member_directory(world.as_ref(), &settings.devices)?, None));
     }
-    let directory = metadata_directory(world, &settings.devices, settings.metadata_dir.as_deref())?;
+    let directory = metadata_directory(world.as_ref(), &settings.devices, settings.metadata_dir.as_deref())?;
     let kept = open_metadata(settings, world, &directory, means)?;
     Ok((directory, Some(kept)))
 }
 
 fn open_metadata(
     settings: &Settings,
-    world: &dyn World,
+    world: &Arc<dyn World>,
     directory: &Path,
     (pool, clock, random, loans): (&Pool, &Arc<dyn Clock>, &Arc<dyn Random>, &Arc<Loans>),
 ) -> Result<Kept> {
     let opened = world.disk(directory, for_the_log(settings.backend), pool.clone())?;
-    let tree = world.tree(&directory.join("tree.redb"), settings.backend)?;
+    let files = metadata::Files::new(world.clone(), directory.to_path_buf(), settings.backend);
     let capacities = settings.devices.iter().map(|device| device.capacity.unwrap_or(u64::MAX));
     let sizes = world.meta_settings(capacities.fold(0, u64::saturating_add), random.clone());
     let sizes = meta::Settings { superuser: os::user::current().0, ..sizes };
     let stats = Arc::new(DiskStats::default());
     let disk = MeteredDisk::wrap(opened.disk, stats.clone(), clock.clone());
-    let (metadata, engines) = metadata::spawn(world, disk, tree, sizes, clock.clone(), loans.clone())
+    let (metadata, engines) = metadata::spawn((world.as_ref(), files), disk, sizes, clock.clone(), loans.clone(), None)
         .map_err(|error| error.during(shown(directory)))?;
     Ok(Kept { metadata, disk: stats, engines, note: opened.note })
 }
@@ -350,7 +350,7 @@ async fn begin(
         Role::Keeper(keeper) => {
             keeper.metadata.tell_to(node.troubles.clone());
             // Before anybody is served: the first call and the first report are to find that it leads.
-            Box::pin(control::begin(node, keeper, keeper.metadata.lone_term()).until(stopped.clone()))
+            Box::pin(control::begin(node, keeper, keeper.metadata.part().term()).until(stopped.clone()))
         }
         Role::Member(membership) => {
             let itself = cluster::wire_node(itself);

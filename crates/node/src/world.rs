@@ -5,7 +5,7 @@ use crate::loan::Loans;
 use base::buffer::Pool;
 use base::disk::{BlockFile, Disk, Done};
 use base::env::Random;
-use base::error::Result;
+use base::error::{Error, ErrorKind, Result};
 use base::net::Boxed;
 use base::planted::Planted;
 use os::disk::{Backend, Opened};
@@ -41,6 +41,16 @@ pub trait World: Send + Sync {
     fn disk(&self, directory: &Path, backend: Backend, pool: Pool) -> Result<Opened>;
     /// Opens the file of the metadata store's tree, and makes it if it is missing.
     fn tree(&self, path: &Path, backend: Backend) -> Result<Box<dyn BlockFile>>;
+    /// Makes a new file for a copy of such a tree. One that is there is removed, not emptied: whatever is left of an earlier copy may write to it.
+    fn new_tree(&self, path: &Path, backend: Backend) -> Result<Box<dyn BlockFile>> {
+        let _ = (path, backend);
+        Err(several_unsupported())
+    }
+    /// Puts a copy in the place of a tree's file, durably. Nobody has either open.
+    fn put_tree(&self, copy: &Path, tree: &Path, backend: Backend) -> Result<()> {
+        let _ = (copy, tree, backend);
+        Err(several_unsupported())
+    }
     /// Whether something is there.
     fn exists(&self, path: &Path) -> Result<bool>;
     /// Whether both are there and are one, whatever links lead to it.
@@ -57,7 +67,7 @@ pub trait World: Send + Sync {
     fn free_memory(&self) -> Result<u64> {
         let memory = os::machine::memory().ok_or_else(|| {
             let text = "/proc/meminfo does not say how much memory is free; give memory devices a capacity, DIR:memory:CAPACITY";
-            base::error::Error::new(base::error::ErrorKind::Unsupported, text)
+            Error::new(ErrorKind::Unsupported, text)
         })?;
         Ok(memory.group_left.map_or(memory.available, |left| left.min(memory.available)))
     }
@@ -85,6 +95,10 @@ pub trait World: Send + Sync {
     }
 }
 
+fn several_unsupported() -> Error {
+    Error::new(ErrorKind::Unsupported, "this world has no several keepers of the metadata; nothing was changed")
+}
+
 /// Real disks, files and threads.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OsWorld;
@@ -96,6 +110,18 @@ impl World for OsWorld {
 
     fn tree(&self, path: &Path, backend: Backend) -> Result<Box<dyn BlockFile>> {
         os::disk::open_block_file(path, backend)
+    }
+
+    fn new_tree(&self, path: &Path, backend: Backend) -> Result<Box<dyn BlockFile>> {
+        if os::file::exists(path)? {
+            os::file::remove(path)?;
+        }
+        os::disk::open_block_file(path, backend)
+    }
+
+    fn put_tree(&self, copy: &Path, tree: &Path, _backend: Backend) -> Result<()> {
+        os::file::rename(copy, tree)?;
+        os::file::sync_directory(tree.parent().unwrap_or(tree))
     }
 
     fn exists(&self, path: &Path) -> Result<bool> {

@@ -59,6 +59,11 @@ impl<T> Store<T> {
         self.part
     }
 
+    /// Whether its log or its tree failed, and there are others: it says nothing more, and is to be opened again.
+    pub fn has_failed(&self) -> bool {
+        !self.log.is_alone() && self.log.failure().is_some()
+    }
+
     /// The number of the last change that this store has in its state: one that does not lead is behind by what it lacks.
     pub fn sequence(&self) -> u64 {
         self.state.sequence()

@@ -1,6 +1,8 @@
 //! The metadata store in its threads on a real disk: what is done by whoever asks.
 
-use super::{Item, Metadata, Then, spawn};
+mod several;
+
+use super::{Files, Item, Metadata, Then, spawn};
 use crate::loan::Loans;
 use crate::told::{Told, ToldInline};
 use crate::world::{OsWorld, World};
@@ -36,14 +38,14 @@ impl Kept {
         std::fs::create_dir_all(&directory).expect("a directory for the test");
         let opened = OsWorld.disk(&directory.join("log"), Backend::Threads, Pool::new(0)).expect("a fresh directory");
         let (disk, inline) = Told::wrap(opened.disk);
-        let tree = OsWorld.tree(&directory.join("tree"), Backend::Threads).expect("a fresh file");
+        let files = Files::new(Arc::new(OsWorld), directory.clone(), Backend::Threads);
         let random: Arc<dyn Random> = Arc::new(sim::random::SimRandom::new(1));
         let mut settings = OsWorld.meta_settings(1 << 30, random);
         settings.superuser = "ada".to_string();
         let clock: Arc<dyn Clock> = Arc::new(os::clock::SystemClock::new());
         let loans = Arc::new(Loans::of_this_runtime());
         loans.watch().expect("a thread");
-        let (metadata, ended) = spawn(&OsWorld, disk, tree, settings, clock, loans).expect("it opens");
+        let (metadata, ended) = spawn((&OsWorld, files), disk, settings, clock, loans, None).expect("it opens");
         let user = User { name: "ada".to_string(), groups: Vec::new() };
         metadata.ask_for(ASKER, Request::OpenSession { user }).await.expect("a session");
         Kept { metadata, ended, inline, directory }

@@ -1,62 +1,34 @@
-//! The thread of the metadata store: turns, in which the store takes what has come and what the disk has done, and its answers leave. And
-//! the thread that merges its changes into the tree behind the log.
+//! The thread of the metadata store: turns, in which the store takes what has come and what the disk has done, and its answers leave.
 
+use super::aside::{Aside, Copying, copies, hand_over};
+use super::kept::{Ends, Kept, Several};
 use super::{Item, Metadata, Then};
 use crate::here::{Between, Next, Turns};
 use crate::world::Turn;
 use base::disk::{Disk, Done};
 use base::env::Clock;
+use base::error::Error;
+use base::moved::Moved;
 use base::unit::Time;
-use meta::{Caller, Effect, Frozen, MergeJob, Request, Store};
+use meta::{Caller, Effect, KeeperId, KeeperMessage, Part, Request, Store};
 use net::Cork;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 
-/// What is done away from the thread that answers, because it takes milliseconds or tens of them.
-pub(super) enum Aside {
-    Merge(MergeJob),
-    /// A layer that was merged.
-    Free(Arc<Frozen>),
-}
-
-/// Freed layers of so many changes, some tens of megabytes, leave the allocator with memory that nobody else will want.
-const MANY_CHANGES: usize = 200_000;
-
-/// Merges and frees layers.
-pub(super) async fn merge(mut jobs: mpsc::Receiver<Aside>, metadata: Arc<Metadata>) {
-    while let Some(job) = jobs.recv().await {
-        match job {
-            Aside::Merge(job) => metadata.send(Item::Merged(job.run())),
-            Aside::Free(frozen) => {
-                // A log that waits for room waits for the merge.
-                if let Ok(Aside::Merge(job)) = jobs.try_recv() {
-                    metadata.send(Item::Merged(job.run()));
-                }
-                let many = frozen.overlay.len() >= MANY_CHANGES;
-                drop(frozen);
-                if many {
-                    os::process::give_back_memory();
-                }
-            }
-        }
-    }
-}
-
-fn hand_over(jobs: &mpsc::Sender<Aside>, job: Aside) {
-    if jobs.try_send(job).is_err() {
-        unreachable!(
-            "the merging task has one layer to merge and one to free at the most, and lives as long as this one"
-        );
-    }
-}
-
 pub(super) struct Thread {
     metadata: Arc<Metadata>,
-    store: Store<Then>,
+    kept: Kept,
+    /// It is one of several keepers.
+    several: Option<Several>,
     clock: Arc<dyn Clock>,
     jobs: mpsc::Sender<Aside>,
+    copying: mpsc::Sender<Copying>,
+    /// Merges and pages that are worked on elsewhere: they have the store's tree.
+    aside: usize,
+    /// Messages of other keepers that were taken; kept for its memory.
+    heard: Vec<KeeperMessage>,
     /// What was taken out of the mailbox; kept for its memory.
     inbox: Vec<Item>,
     /// Long ones (`Item::is_long`) that wait for their turns.
@@ -97,28 +69,74 @@ fn in_turns<T>(
 impl Thread {
     pub(super) fn new(
         metadata: Arc<Metadata>,
-        store: Store<Then>,
+        (kept, several): (Kept, Option<Several>),
         clock: Arc<dyn Clock>,
-        jobs: mpsc::Sender<Aside>,
+        (jobs, copying): (mpsc::Sender<Aside>, mpsc::Sender<Copying>),
         between: Between,
     ) -> Thread {
-        Thread {
+        let mut thread = Thread {
             metadata,
-            store,
+            kept,
+            several,
             clock,
             jobs,
+            copying,
+            aside: 0,
+            heard: Vec::new(),
             inbox: Vec::new(),
             long: VecDeque::new(),
             stopping: false,
             ended: false,
             in_flight: 0,
             between,
+        };
+        thread.note_part();
+        thread
+    }
+
+    /// The store, if it is there, and not about to end.
+    fn store(&mut self) -> Option<&mut Store<Then>> {
+        match &mut self.kept {
+            Kept::Serves(store) if self.several.as_ref().is_none_or(|several| several.ends.is_none()) => Some(store),
+            _ => None,
+        }
+    }
+
+    /// Tells others what it does for the keepers.
+    fn note_part(&mut self) {
+        let before = self.metadata.part();
+        let part = self.store().map_or(Part::Follows { leader: None, term: before.term() }, |store| store.part());
+        if part != before {
+            self.metadata.part.send_replace(part);
         }
     }
 
     fn completed(&mut self, now: Time, done: Done) {
         self.in_flight -= 1;
-        self.store.completed(now, done);
+        if let Some(store) = self.store() {
+            store.completed(now, done);
+        }
+    }
+
+    /// Takes what other keepers sent. The time is read after that: what a keeper promises in answer to a message it promises from then on.
+    fn take_heard(&mut self) {
+        if self.several.is_none() {
+            return;
+        }
+        let mut heard = std::mem::take(&mut self.heard);
+        self.metadata.heard.take(&mut heard);
+        let now = self.clock.now();
+        for message in heard.drain(..) {
+            match &mut self.kept {
+                Kept::Mends(mending) => mending.receive(now, message),
+                Kept::Serves(_) | Kept::Waits(_) => {
+                    if let Some(store) = self.store() {
+                        store.receive(now, message);
+                    }
+                }
+            }
+        }
+        self.heard = heard;
     }
 
     /// Takes what has come, and one that is long, or none.
@@ -129,24 +147,89 @@ impl Thread {
         if !inbox.is_empty() {
             self.between.tells();
         }
-        in_turns(&mut inbox, (&mut long, takes_long), Item::is_long, |item| match item {
-            Item::Ask { caller, request, then } => {
-                self.store.submit(now, self.clock.wall(), caller, request, then);
-            }
-            Item::Merged(merged) => {
-                if let Some(frozen) = self.store.merged(now, merged) {
-                    hand_over(&self.jobs, Aside::Free(frozen));
-                }
-            }
-            Item::Stop => self.stopping = true,
-        });
+        in_turns(&mut inbox, (&mut long, takes_long), Item::is_long, |item| self.takes(now, item));
         (self.inbox, self.long) = (inbox, long);
     }
 
+    fn takes(&mut self, now: Time, item: Item) {
+        match item {
+            Item::Ask { caller, request, then } => {
+                let wall = self.clock.wall();
+                match self.store() {
+                    Some(store) => store.submit(now, wall, caller, request, then),
+                    None => then.tell(Err(self.elsewhere())),
+                }
+            }
+            Item::Merged(merged) => {
+                self.aside -= 1;
+                if let Some(frozen) = self.store().and_then(|store| store.merged(now, merged)) {
+                    hand_over(&self.jobs, Aside::Free(frozen));
+                }
+            }
+            Item::Paged(page) => {
+                self.aside -= 1;
+                match page {
+                    Ok(page) => self.send(page.0, page.1),
+                    Err(error) => self.metadata.tell("reading the tree for another keeper", &error),
+                }
+            }
+            Item::Copied(copied) => {
+                self.aside -= 1;
+                if let Kept::Mends(mending) = &mut self.kept {
+                    if let Err(error) = mending.copied(now, copied) {
+                        self.metadata.tell("copying the tree of another keeper", &error);
+                    }
+                } else if let Some(store) = self.store() {
+                    store.copied(now, copied);
+                }
+            }
+            Item::Stop => self.stopping = true,
+        }
+    }
+
+    fn send(&self, to: KeeperId, message: KeeperMessage) {
+        if let Some(several) = &self.several {
+            several.carrier.send(to, message);
+        }
+    }
+
+    /// What is said to those who ask while there is no store.
+    fn elsewhere(&self) -> Error {
+        Moved { leader: None, term: self.metadata.part().term() }.into()
+    }
+
     fn merge(&mut self, now: Time) {
-        if let Some(job) = self.store.merge_job(now) {
+        if let Some(job) = self.store().and_then(|store| store.merge_job(now)) {
             self.between.tells();
+            self.aside += 1;
             hand_over(&self.jobs, Aside::Merge(job));
+        }
+    }
+
+    /// Does what is due at some time.
+    fn tick(&mut self, now: Time) {
+        let wall = self.clock.wall();
+        if self.next_tick().is_none_or(|due| due > now) {
+            return;
+        }
+        self.renew_kept_open(now);
+        if let Kept::Mends(mending) = &mut self.kept {
+            mending.tick(now);
+        }
+        let Some(store) = self.store() else { return };
+        store.tick(now, wall);
+        let failures = store.take_failures();
+        failures.iter().for_each(|(what, error)| self.metadata.tell(what, error));
+    }
+
+    /// When `tick` has something to do, or the store is opened again.
+    fn next_tick(&self) -> Option<Time> {
+        match &self.kept {
+            // It ends when something ends.
+            Kept::Serves(_) if self.several.as_ref().is_some_and(|several| several.ends.is_some()) => None,
+            Kept::Serves(store) => store.next_tick(),
+            Kept::Mends(mending) => mending.next_tick(),
+            Kept::Waits(until) => Some(*until),
         }
     }
 
@@ -155,40 +238,94 @@ impl Thread {
             let caller = Caller { session: *session, call: 0, floor: 0 };
             // Nobody waits for the answer: a session that was closed needs none.
             let (tell, _) = oneshot::channel();
-            self.store.submit(now, self.clock.wall(), caller, Request::Renew, Then::Tell(tell));
+            let wall = self.clock.wall();
+            if let Some(store) = self.store() {
+                store.submit(now, wall, caller, Request::Renew, Then::Tell(tell));
+            }
         }
     }
 
     /// Lets answers go, and notes what the disk is to do.
     fn perform(&mut self) {
         let _cork = Cork::hold();
-        let effects = self.store.take_effects(self.clock.now());
-        // Before the answers leave, and with all that they tell: who hears that its session began must be believed, and one that is over forgets.
-        self.metadata.note_turns(self.store.take_session_turns());
-        if self.store.take_made_work() {
-            self.between.tells();
-            self.metadata.notify_of_work();
-        }
-        for effect in effects {
-            match effect {
-                Effect::Disk { token, op } => {
-                    self.in_flight += 1;
-                    self.between.left.push((token, op));
-                    continue;
-                }
-                // It is alone.
-                Effect::Send { .. } | Effect::Turned(_) | Effect::Page(_) | Effect::Copy(_) | Effect::Copied => {
-                    continue;
-                }
-                Effect::Reply { tag: Then::Answer(respond, translate), result } => match result {
-                    Ok(reply) => translate(reply, respond),
-                    Err(error) => respond.fail(error),
-                },
-                // The one who asked may be gone; then nobody misses the answer.
-                Effect::Reply { tag: Then::Tell(tell), result } => drop(tell.send(result)),
+        let now = self.clock.now();
+        let effects = match &mut self.kept {
+            Kept::Mends(mending) => mending.take_effects(),
+            Kept::Serves(_) | Kept::Waits(_) => self.store().map(|store| store.take_effects(now)).unwrap_or_default(),
+        };
+        if let Some(store) = self.store() {
+            let (turns, made_work) = (store.take_session_turns(), store.take_made_work());
+            // Before the answers leave, and with all that they tell: who hears that its session began must be believed, and one that is over forgets.
+            self.metadata.note_turns(turns);
+            if made_work {
+                self.between.tells();
+                self.metadata.notify_of_work();
             }
-            self.between.tells();
         }
+        effects.into_iter().for_each(|effect| self.does(effect));
+        self.note_failure();
+    }
+
+    fn does(&mut self, effect: Effect<Then>) {
+        match effect {
+            Effect::Disk { token, op } => {
+                self.in_flight += 1;
+                self.between.left.push((token, op));
+                return;
+            }
+            Effect::Send { to, message } => self.send(to, message),
+            Effect::Turned(_) => self.note_part(),
+            Effect::Page(job) => self.aside += usize::from(copies(&self.copying, Copying::Page(job))),
+            Effect::Copy(job) => self.aside += usize::from(copies(&self.copying, Copying::Write(job))),
+            Effect::Copied => self.end_store(Ends::Copied),
+            Effect::Reply { tag, result } => tag.tell(result),
+        }
+        self.between.tells();
+    }
+
+    /// A store of one of several that failed ends, and is opened again: another one leads meanwhile.
+    fn note_failure(&mut self) {
+        if self.several.is_some() && self.store().is_some_and(|store| store.has_failed()) {
+            if let Some(Err(error)) = self.store().map(|store| store.in_service()) {
+                self.metadata.tell("keeping the metadata", &error);
+            }
+            self.end_store(Ends::Failed);
+        }
+    }
+
+    fn end_store(&mut self, ends: Ends) {
+        if let Some(several) = &mut self.several {
+            several.ends = several.ends.or(Some(ends));
+        }
+        self.note_part();
+    }
+
+    /// Opens the store again when nothing of the one before is under way any more, on its disk or elsewhere, and the time has come.
+    fn begin_again(&mut self, now: Time, disk: &mut dyn Disk) -> bool {
+        if self.in_flight > 0 || self.aside > 0 || self.stopping {
+            return false;
+        }
+        let Some(several) = &mut self.several else { return false };
+        let ends = several.ends.take();
+        let swaps = match (&self.kept, ends) {
+            (_, Some(Ends::Copied)) => true,
+            (_, Some(Ends::Failed)) => {
+                self.kept = several.waits(now);
+                return false;
+            }
+            (Kept::Waits(until), None) if *until <= now => false,
+            (_, None) => return false,
+        };
+        // The tree's file is closed before another one takes its place, or it is opened again.
+        self.kept = Kept::Waits(now);
+        let (kept, trouble) = several.begins(disk, self.clock.as_ref(), swaps);
+        self.kept = kept;
+        if let Some(error) = trouble {
+            self.metadata.tell("opening the metadata again", &error);
+        }
+        self.metadata.forget_sessions();
+        self.note_part();
+        true
     }
 
     fn hand_over_left(&mut self, disk: &mut dyn Disk) {
@@ -206,22 +343,22 @@ impl Turns for Thread {
         }
         self.perform();
         self.hand_over_left(disk);
+        self.take_heard();
         self.take_mailbox(now, true);
-        if self.store.next_tick().is_some_and(|due| due <= now) {
-            self.renew_kept_open(now);
-            self.store.tick(now, self.clock.wall());
-            self.store.take_failures().iter().for_each(|(what, error)| self.metadata.tell(what, error));
-        }
+        self.tick(now);
         self.merge(now);
         self.perform();
         self.hand_over_left(disk);
+        let begins = self.begin_again(now, disk);
         if self.stopping && self.in_flight == 0 && self.long.is_empty() {
             self.ended = true;
             self.between.end();
             return Turn::End;
         }
-        let wait = match self.long.is_empty() && self.metadata.served.mailbox.may_sleep() {
-            true => self.store.next_tick().map(|due| due.since(now)),
+        // In this order: what comes now wakes this thread.
+        let may_sleep = self.long.is_empty() && self.metadata.served.mailbox.may_sleep();
+        let wait = match may_sleep && !begins && self.metadata.heard.is_empty() {
+            true => self.next_tick().map(|due| due.since(now)),
             false => Some(Duration::ZERO),
         };
         self.between.sleeps(now, wait);
@@ -230,8 +367,9 @@ impl Turns for Thread {
 
     /// Not if something is due: sessions that are over end before anybody is told of them.
     fn takes_here(&self) -> bool {
-        let is_due = self.store.next_tick().is_some_and(|due| due <= self.clock.now());
-        !self.ended && !is_due && self.between.is_fast()
+        let is_due = self.next_tick().is_some_and(|due| due <= self.clock.now());
+        let is_heard = self.several.is_some() && !self.metadata.heard.is_empty();
+        !self.ended && !is_due && !is_heard && self.between.is_fast()
     }
 
     /// What is not small, or not the first group of the log, is left to the metadata's thread, and so are long questions, and what is due at some
@@ -248,7 +386,8 @@ impl Turns for Thread {
         self.perform();
         self.between.took(now, self.clock.now());
         let wakes = self.stopping || !self.long.is_empty();
-        self.between.next(operations, self.store.next_tick(), wakes)
+        let ends = self.several.as_ref().is_some_and(|several| several.ends.is_some());
+        self.between.next(operations, self.next_tick(), wakes || ends)
     }
 }
 
