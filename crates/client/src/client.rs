@@ -446,7 +446,7 @@ impl Start {
             credentials,
             asker: Asker::Client,
             numbers: CallNumbers::default(),
-            incarnation: None,
+            meant: None,
             once: false,
         };
         let renewal = session::Renew { owner, group, groups, again: false };

@@ -26,7 +26,7 @@ impl StatusQuery {
             credentials,
             asker: Asker::Client,
             numbers: CallNumbers::default(),
-            incarnation: None,
+            meant: None,
             once: false,
         };
         Ok(StatusQuery { link: Link::connect(net, &address, settings).await? })

@@ -519,7 +519,7 @@ impl<T> Store<T> {
                     self.log.fail(error.clone());
                 }
                 // If the log failed too, nothing can make durable what is not: not even reads of it may be answered.
-                if self.log.failure().is_some() {
+                if self.log.is_alone() && self.log.failure().is_some() {
                     self.refuse_waiting(&error, |_| true);
                 }
                 None

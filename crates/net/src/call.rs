@@ -225,8 +225,6 @@ pub struct Responder {
     /// When the call came.
     started: Time,
     holding: Holding,
-    /// What the service keeps until it is answered.
-    kept: Option<Box<dyn Any + Send + Sync>>,
 }
 
 impl Responder {
@@ -244,7 +242,7 @@ impl Responder {
         if let Some(room) = &holding.answer {
             outlet.promised.fetch_add(room.bytes, Ordering::Relaxed);
         }
-        Responder { target: Some(Target::Connection(outlet)), kind, number, request, started, holding, kept: None }
+        Responder { target: Some(Target::Connection(outlet)), kind, number, request, started, holding }
     }
 
     pub(crate) fn to_local(sender: oneshot::Sender<LocalAnswer>, kind: u16) -> Responder {
@@ -255,13 +253,7 @@ impl Responder {
             request: RequestId::NONE,
             started: Time::ZERO,
             holding: Holding::default(),
-            kept: None,
         }
-    }
-
-    /// Drops this when the call is answered.
-    pub fn keep<T: Any + Send + Sync>(&mut self, kept: T) {
-        self.kept = Some(Box::new(kept));
     }
 
     /// Answers. Cheap: encodes into the connection's queue and wakes its task at most once a burst; on a local link it hands the message

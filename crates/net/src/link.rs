@@ -55,10 +55,10 @@ pub struct LinkSettings {
     pub asker: Asker,
     /// Numbers the session's calls: every link of the session has clones of one.
     pub numbers: CallNumbers,
-    /// The start of the node that is meant, which `Welcome` says. Nothing is sent to another one: all calls fail (`Unreachable`) from then on,
-    /// since who ordered something of a node's earlier life has to look first what the new one is. None: whichever answers. A node of an
-    /// older version, which says none, counts as the one that is meant.
-    pub incarnation: Option<u64>,
+    /// The node that is meant, and which start of it (zero: any), as `Welcome` says. Nothing is sent to another one: all calls fail
+    /// (`Unreachable`) from then on, since who ordered something of a node's earlier life has to look first what the new one is. None: whichever
+    /// answers. A node of an older version, which says no start, counts as the one that is meant.
+    pub meant: Option<(NodeId, u64)>,
     /// A call leaves once: if its connection breaks it fails (`Unreachable`, it may have been done), and what had not left goes on the next
     /// one. Else all that has no answer is sent again under its number.
     pub once: bool,
@@ -161,7 +161,7 @@ impl Link {
     /// With `once` what was sent to a node that does not lead fails so at once. Must be called within a tokio runtime.
     pub fn to_leader(net: Arc<dyn Net>, addresses: Vec<String>, settings: LinkSettings) -> Link {
         // No start of one node is meant.
-        let settings = LinkSettings { incarnation: None, ..settings };
+        let settings = LinkSettings { meant: None, ..settings };
         Link::start(Arc::new(Shared::to_leader(net, addresses, settings)), None)
     }
 

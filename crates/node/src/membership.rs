@@ -6,7 +6,7 @@ pub mod terms;
 
 use base::env::Clock;
 use base::error::{Error, ErrorKind, Result};
-use base::id::{NodeId, RequestId, SessionId};
+use base::id::{DeviceId, NodeId, RequestId, SessionId};
 use base::limit::{CLOCK_DRIFT_MAX, SESSION_LEASE};
 use base::net::Net;
 use base::planted::Planted;
@@ -122,12 +122,12 @@ impl Membership {
         matches!(asker, Asker::Node { node, .. } if self.state().keeper == Some(node))
     }
 
-    /// Lets in what a node orders, if it leads, in no earlier term than was heard of.
-    pub fn let_in(&self, asker: Asker) -> Result<Pass> {
+    /// The term in which a node orders, if it leads, and in no earlier one than was heard of.
+    pub fn term_of(&self, asker: Asker) -> Result<u64> {
         if let Asker::Node { term, .. } = asker
             && self.is_keeper(asker)
         {
-            return self.terms.let_in(term);
+            return self.terms.check(term);
         }
         if self.state().keeper.is_none() {
             let text = "this node was just started and does not know yet which one keeps the metadata; nothing was done; ask again";
@@ -152,6 +152,11 @@ impl Membership {
         self.state().keeper = Some(made.node());
         *link = Some(made.clone());
         Ok(made)
+    }
+
+    /// Begins an order to a device in this term, which `term_of` gave.
+    pub async fn begin(&self, term: u64, device: DeviceId) -> Result<Pass> {
+        self.terms.begin(term, device).await
     }
 
     /// Gives a call back that changes something for its session, if that is open. One of a session that is not known waits until

@@ -54,12 +54,20 @@ pub struct Peer {
     connecting: tokio::sync::Mutex<()>,
 }
 
+/// A start of the node, and where that listens.
+#[derive(PartialEq, Eq)]
+struct Start {
+    address: String,
+    node: NodeId,
+    incarnation: u64,
+}
+
 /// The link to a node.
 enum Linked {
     /// None is there; the next call connects.
     Not,
-    /// To this address, and to this start of the node there.
-    To(String, u64, Link),
+    /// To this start of the node.
+    To(Start, Link),
     /// There will be none: the leadership, of this term, is over.
     Closed(u64),
 }
@@ -98,7 +106,7 @@ impl Peers {
         let mut known = lock(&self.known);
         known.closed = Some(term);
         for peer in known.peers.values() {
-            if let Linked::To(.., link) = std::mem::replace(&mut *lock(&peer.link), Linked::Closed(term)) {
+            if let Linked::To(_, link) = std::mem::replace(&mut *lock(&peer.link), Linked::Closed(term)) {
                 link.close();
             }
         }
@@ -202,14 +210,20 @@ impl Peers {
 
     /// How far the drain of a device has come; `said` is what its node says of it, which does nothing by itself.
     pub fn drain_of(&self, far: &RemoteDevice, said: Option<wire::DrainState>) -> Option<wire::DrainState> {
-        self.marks().drains.get(&far.device).map(Draining::state).or(said)
+        let marks = self.marks();
+        // What its node says is that nothing was moved yet.
+        let said = said.filter(|_| !marks.removed.contains(&far.device));
+        marks.drains.get(&far.device).map(Draining::state).or(said)
     }
 
-    /// The device is none of the store's any more.
+    /// The device is about to be none of the store's any more. How far its drain has come is known until it is (`gone`).
     pub fn removed(&self, far: &RemoteDevice) {
-        let mut marks = self.marks();
-        marks.drains.remove(&far.device);
-        marks.removed.insert(far.device);
+        self.marks().removed.insert(far.device);
+    }
+
+    /// It was removed.
+    pub fn gone(&self, far: &RemoteDevice) {
+        self.marks().drains.remove(&far.device);
     }
 
     /// The device could not be removed.
@@ -317,28 +331,24 @@ impl Peer {
     }
 
     async fn link(&self) -> Result<Link> {
-        let (address, (node, incarnation)) = (self.address(), self.incarnation());
-        if let Some(link) = self.link_to(&address, incarnation)? {
+        if let Some(link) = self.link_to(&self.start())? {
             return Ok(link);
         }
         let _turn = self.connecting.lock().await;
-        if let Some(link) = self.link_to(&address, incarnation)? {
+        // It may have reported another one meanwhile.
+        let start = self.start();
+        if let Some(link) = self.link_to(&start)? {
             return Ok(link);
         }
         // What is ordered of it is not for a later start, of which nothing is known before it reports.
-        let settings =
-            LinkSettings { incarnation: Some(incarnation).filter(|start| *start > 0), ..self.settings.clone() };
-        let made = Link::connect(self.network.clone(), &address, settings).await?;
-        if made.node() != node {
-            let text = format!("another node answers at {address}, {} and not {node}", made.node());
-            return Err(Error::new(ErrorKind::Unreachable, text));
-        }
+        let settings = LinkSettings { meant: Some((start.node, start.incarnation)), ..self.settings.clone() };
+        let made = Link::connect(self.network.clone(), &start.address, settings).await?;
         let mut link = lock(&self.link);
         if let Linked::Closed(term) = *link {
             made.close();
             return Err(Moved { leader: None, term }.into());
         }
-        *link = Linked::To(address, incarnation, made.clone());
+        *link = Linked::To(start, made.clone());
         Ok(made)
     }
 
@@ -358,10 +368,16 @@ impl Peer {
         }
     }
 
-    /// The link to this address and this start, if there is one.
-    fn link_to(&self, address: &str, incarnation: u64) -> Result<Option<Link>> {
+    /// The start that reported last.
+    fn start(&self) -> Start {
+        let node = &self.last_report().node;
+        Start { address: node.address.clone(), node: NodeId(node.node.value()), incarnation: node.incarnation }
+    }
+
+    /// The link to this start, if there is one.
+    fn link_to(&self, start: &Start) -> Result<Option<Link>> {
         match &*lock(&self.link) {
-            Linked::To(at, start, link) if at == address && *start == incarnation => Ok(Some(link.clone())),
+            Linked::To(to, link) if to == start => Ok(Some(link.clone())),
             Linked::To(..) | Linked::Not => Ok(None),
             Linked::Closed(term) => Err(Moved { leader: None, term: *term }.into()),
         }
@@ -385,16 +401,16 @@ pub fn place_on(node: &str, directory: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::Peers;
+    use super::{Peers, wire};
     use base::buffer::Pool;
     use base::env::Clock;
     use base::error::ErrorKind;
-    use base::id::{NodeId, SessionId};
+    use base::id::{DeviceId, NodeId, SessionId};
     use base::limit::NODE_SILENCE_MAX;
     use base::moved::Moved;
     use base::net::Net;
-    use base::unit::Time;
-    use net::message::{cluster, order};
+    use base::unit::{Time, WallTime};
+    use net::message::{cluster, file, order};
     use net::{Asker, CallNumbers, Credentials, LinkSettings, Payload};
     use sim::net::SimNet;
     use sim::random::SimRandom;
@@ -416,7 +432,7 @@ mod tests {
             credentials: Credentials::default(),
             asker: Asker::Client,
             numbers: CallNumbers::default(),
-            incarnation: None,
+            meant: None,
             once: false,
         };
         Peers::new(Arc::new(network), settings)
@@ -457,6 +473,28 @@ mod tests {
             reports();
             assert_eq!(peers.returns(), 2);
         }
+    }
+
+    /// How far a drain has come is shown until the device is gone; that its node, which does nothing by itself, knows of nothing moved never is.
+    #[tokio::test(start_paused = true)]
+    async fn how_far_a_drain_came() {
+        let clock: Arc<dyn Clock> = Arc::new(RuntimeClock::starting_now());
+        let peers = peers(SimNet::new(1, clock.clone(), "here"), clock);
+        let device = file::Device { device: 9.into(), ..Default::default() };
+        let node = cluster::Node { node: NODE.0.into(), address: "there:1".to_string(), ..Default::default() };
+        peers.heard(node, vec![device]);
+        let far = peers.device(DeviceId(9)).expect("it reported it");
+        let nothing = || Some(wire::DrainState { began_ms: 1, ..Default::default() });
+        let bytes = |peers: &Peers| peers.drain_of(&far, nothing()).map(|state| state.bytes);
+        assert_eq!(bytes(&peers), Some(0));
+        peers.drained(DeviceId(9), WallTime(1), |draining| draining.bytes = 7);
+        assert_eq!(bytes(&peers), Some(7));
+        peers.removed(&far);
+        assert_eq!(bytes(&peers), Some(7));
+        peers.stays(DeviceId(9));
+        peers.removed(&far);
+        peers.gone(&far);
+        assert_eq!(bytes(&peers), None);
     }
 
     /// Closed, they ask nobody any more, also not one that reports after that; and whoever waits for an answer hears that the leadership is over,

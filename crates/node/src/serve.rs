@@ -249,7 +249,7 @@ fn links_of(
         credentials: settings.credentials(),
         asker: Asker::Node { node: identity.node, incarnation: identity.incarnation, term: 0 },
         numbers: CallNumbers::default(),
-        incarnation: None,
+        meant: None,
         once: false,
     }
 }

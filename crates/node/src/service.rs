@@ -100,6 +100,18 @@ macro_rules! device {
     };
 }
 
+/// Gives a call of the node that keeps the metadata back, which needs no session, if its term is not over. It waits for nothing of an earlier one: what is appended
+/// or sealed late is what is there already, or is refused for its place or its generation.
+fn admit_ordered(membership: &Membership, call: Call) -> Option<Call> {
+    match membership.term_of(call.asker) {
+        Ok(_) => Some(call),
+        Err(error) => {
+            call.respond.fail(error);
+            None
+        }
+    }
+}
+
 impl Node {
     /// Gives a call back that changes something for its session, if that is open; else fails it, or keeps it until that is known.
     /// What a session sends after its end is dropped, however long it was on its way: others may have been told that
@@ -112,7 +124,7 @@ impl Node {
                 call.respond.fail(error);
                 None
             }
-            Role::Member(membership) if membership.is_keeper(call.asker) => self.admit_ordered(membership, call),
+            Role::Member(membership) if membership.is_keeper(call.asker) => admit_ordered(membership, call),
             Role::Member(membership) => membership.admit(call, |session, request| {
                 let (membership, service) = (membership.clone(), NodeService(self.clone()));
                 self.apart(
@@ -121,33 +133,6 @@ impl Node {
                 );
             }),
         }
-    }
-
-    /// Gives a call of the node that keeps the metadata back, which needs no session, if no earlier leader's are under way; else it goes on
-    /// when those have ended. Those that come then may pass it by, and are refused: a device takes what is appended in its order.
-    fn admit_ordered(self: &Arc<Self>, membership: &Membership, mut call: Call) -> Option<Call> {
-        let pass = match membership.let_in(call.asker) {
-            Ok(pass) => pass,
-            Err(error) => {
-                call.respond.fail(error);
-                return None;
-            }
-        };
-        if pass.is_next() {
-            call.respond.keep(pass);
-            return Some(call);
-        }
-        let service = NodeService(self.clone());
-        self.apart(call.request, async move {
-            match pass.begins().await {
-                Ok(()) => {
-                    call.respond.keep(pass);
-                    service.handle_admitted(call);
-                }
-                Err(error) => call.respond.fail(error),
-            }
-        });
-        None
     }
 
     /// Whether calls to a device may have to go to another one, because it is being emptied. Not where another node keeps the

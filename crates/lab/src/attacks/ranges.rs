@@ -49,7 +49,7 @@ async fn read(target: &Target, range: fn(u64) -> chunk::Range) -> Result<()> {
         credentials: Credentials::default(),
         asker: Asker::Client,
         numbers: CallNumbers::default(),
-        incarnation: None,
+        meant: None,
         once: false,
     };
     let link = Link::connect(Arc::new(TcpNet), &target.store, settings).await?;

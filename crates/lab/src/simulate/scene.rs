@@ -315,7 +315,7 @@ impl Scene {
             credentials: net::Credentials::default(),
             asker: net::Asker::Client,
             numbers,
-            incarnation: None,
+            meant: None,
             once: false,
         }
     }

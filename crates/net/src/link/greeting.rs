@@ -194,7 +194,7 @@ mod tests {
             credentials: Credentials { cluster, ..Credentials::default() },
             asker: Asker::Client,
             numbers: CallNumbers::default(),
-            incarnation: None,
+            meant: None,
             once: false,
         }
     }

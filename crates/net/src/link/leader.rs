@@ -252,10 +252,13 @@ impl Leader {
     /// Asks the next node who leads, unless one is being asked.
     pub(super) fn doubt(shared: &Arc<Shared>) {
         let Some(leader) = &shared.leader else { return };
-        let Some(address) = leader.lock().next_probed() else { return };
         if leader.probing.swap(true, Ordering::AcqRel) {
             return;
         }
+        // Not before: while one is asked none is passed over.
+        let Some(address) = leader.lock().next_probed() else {
+            return leader.probing.store(false, Ordering::Release);
+        };
         let shared = shared.clone();
         tokio::spawn(async move {
             let Some(leader) = &shared.leader else { return };

@@ -6,6 +6,7 @@ use crate::decode::Decoder;
 use crate::frame;
 use crate::message::Failure;
 use base::error::{Error, ErrorKind, Result};
+use base::id::NodeId;
 use base::limit::RECONNECT_WAIT;
 use base::net::Stream;
 use bytes::Bytes;
@@ -39,8 +40,10 @@ async fn greeted(shared: &Shared, address: &str, mut stream: Box<dyn Stream>) ->
         ErrorKind::Refused | ErrorKind::Unsupported | ErrorKind::Protocol => error.during(address),
         _ => error,
     })?;
-    let there = welcomed.incarnation;
-    if settings.incarnation.is_some_and(|meant| there != 0 && there != meant) {
+    let Welcomed { node, incarnation } = welcomed;
+    let is_meant =
+        |(meant, start): (NodeId, u64)| node == meant && (start == 0 || incarnation == 0 || incarnation == start);
+    if settings.meant.is_some_and(|meant| !is_meant(meant)) {
         return Err(shared.found_anew());
     }
     // Who takes a connection does not lead for that.

@@ -88,7 +88,7 @@ impl Shared {
     fn started_anew(&self, left: bool) -> Error {
         let fate = if left { "whether it was done before is not known" } else { "nothing was sent to it" };
         let text = format!(
-            "the node at {} was started anew since it was last heard of, and its earlier start is meant; {fate}; look what it holds now before asking again",
+            "the node at {} is another one than is meant, or was started anew since it was last heard of; {fate}; look what it holds now before asking again",
             self.address()
         );
         Error::new(ErrorKind::Unreachable, text)

@@ -9,12 +9,15 @@ use net::frame::{self, HELLO, Header};
 use net::message::Id;
 use net::message::bag::Push;
 use net::message::session::{Hello, Welcome};
-use net::{Asker, Call, Credentials, Link, LinkSettings, Secret, Sent};
+use net::{Asker, Call, Credentials, Link, LinkSettings, Secret, Sent, ServerSettings};
 use prost::Message;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::task::JoinHandle;
+
+/// The node of `serve_as`.
+const NODE: NodeId = NodeId(42);
 
 /// What a service saw: the bag of each push in its order, and who asked.
 type Seen = Arc<Mutex<Vec<(u64, Asker)>>>;
@@ -131,7 +134,7 @@ async fn an_earlier_start_is_meant() {
         let net = Arc::new(MemoryNet::default());
         let (server, seen) = started(&net, 1, false, credentials.clone()).await;
         let settings = LinkSettings {
-            incarnation: Some(1),
+            meant: Some((NODE, 1)),
             once,
             credentials: credentials.clone(),
             ..link_settings(1, connections)
@@ -142,7 +145,10 @@ async fn an_earlier_start_is_meant() {
         let (server, again) = started(&net, 2, true, credentials.clone()).await;
         let (first, second) = (first.await.unwrap(), second.await.unwrap());
         assert!(first.starts_with("Unreachable: ") && first.contains("is not known"), "{first}");
-        assert!(second.starts_with("Unreachable: the node at a was started anew"), "{second}");
+        assert!(
+            second.starts_with("Unreachable: the node at a is another one than is meant, or was started anew"),
+            "{second}"
+        );
         assert!(second.contains("nothing was sent to it"), "{second}");
         for (bag, length) in [(2, 10), (4, 300_000)] {
             let later = asked(&link, bag, length, &Sent::default()).await.unwrap();
@@ -152,8 +158,8 @@ async fn an_earlier_start_is_meant() {
         assert_eq!(error.kind(), ErrorKind::Unreachable);
         assert!(error.text().contains("started anew"), "{error}");
         assert!(bags(&again).is_empty(), "{:?}", again.lock().unwrap());
-        for meant in [None, Some(2)] {
-            let settings = LinkSettings { incarnation: meant, ..settings.clone() };
+        for meant in [None, Some((NODE, 2)), Some((NODE, 0))] {
+            let settings = LinkSettings { meant, ..settings.clone() };
             let link = Link::connect(net.clone(), "a", settings).await.unwrap();
             assert_eq!(asked(&link, 2, 10, &Sent::default()).await.unwrap(), "answered 2");
         }
@@ -161,12 +167,35 @@ async fn an_earlier_start_is_meant() {
     }
 }
 
+/// Another node that has the address now, and was started as often, is not sent what was meant for the one before.
+#[tokio::test(start_paused = true)]
+async fn another_node_at_the_address() {
+    let net = Arc::new(MemoryNet::default());
+    let (server, seen) = started(&net, 3, false, Credentials::default()).await;
+    let settings = LinkSettings { meant: Some((NODE, 3)), ..link_settings(1, 1) };
+    let link = Link::connect(net.clone(), "a", settings).await.unwrap();
+    let [first, _second] = one_left(&link, (10, 1), &seen).await;
+    killed(server).await;
+    let other: Seen = Arc::default();
+    let noting = other.clone();
+    let service = Doing(move |mut call: Call| {
+        let bag = call.ask::<Push>().unwrap().bag;
+        noting.lock().unwrap().push((bag, call.asker));
+        echo_to(bag, call);
+    });
+    let another = |settings: &mut ServerSettings| (settings.incarnation, settings.node) = (3, NodeId(777));
+    let _server = serve_as(&*net, "a", 0, Arc::new(service), another).await;
+    let first = first.await.unwrap();
+    assert!(first.starts_with("Unreachable: ") && first.contains("is not known"), "{first}");
+    assert_eq!(bags(&other), []);
+}
+
 /// A node of an older version that does not say which start it is counts as the one that is meant.
 #[tokio::test(start_paused = true)]
 async fn a_start_that_is_not_said() {
     let net = Arc::new(MemoryNet::default());
     let (_server, _) = started(&net, 0, true, Credentials::default()).await;
-    let settings = LinkSettings { incarnation: Some(9), ..link_settings(1, 1) };
+    let settings = LinkSettings { meant: Some((NODE, 9)), ..link_settings(1, 1) };
     let link = Link::connect(net, "a", settings).await.unwrap();
     assert_eq!(asked(&link, 2, 10, &Sent::default()).await.unwrap(), "answered 2");
 }

@@ -330,7 +330,7 @@ pub fn link_settings(session: u128, connections: usize) -> LinkSettings {
         credentials: Credentials::default(),
         asker: Asker::Client,
         numbers: net::CallNumbers::default(),
-        incarnation: None,
+        meant: None,
         once: false,
     }
 }

@@ -153,8 +153,9 @@ async fn pass(node: &Arc<Node>, leading: &Arc<Leading>, handle: &DeviceHandle) -
         }
         return Err(error);
     }
-    if let DeviceHandle::Local(device) = handle {
-        device.drained(|draining| draining.over = true);
+    match handle {
+        DeviceHandle::Local(device) => device.drained(|draining| draining.over = true),
+        DeviceHandle::Remote(far) => leading.peers.gone(far),
     }
     let text = "the device is empty and removed; its directory may be deleted";
     node.log.say(Level::Info, "drain", text, &[("place", &shown)]);
@@ -305,13 +306,16 @@ impl Moves<'_> {
                 waits.push("what was deleted to be collected".to_string());
             }
             Err(error) if error.kind() == ErrorKind::Busy => waits.push(error.text().to_string()),
-            Err(error) if matches!(error.kind(), ErrorKind::Full | ErrorKind::Unreachable | ErrorKind::Moved) => {
-                return Err(error);
-            }
+            Err(error) if is_no_damage(error.kind()) => return Err(error),
             Err(error) => self.unreadable.push(error.text().to_string()),
         }
         Ok(())
     }
+}
+
+/// Whether a move that ended so says nothing of the chunk: there is no room, a node is away or takes no orders of this one, or this one leads no more.
+fn is_no_damage(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::Full | ErrorKind::Unreachable | ErrorKind::Refused | ErrorKind::Moved)
 }
 
 /// Leaves every bag whose chunks on the device are handled; those that have some are waited for. The device takes no new ones.

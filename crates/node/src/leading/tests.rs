@@ -81,7 +81,7 @@ impl Served {
             credentials: Credentials { cluster: Some(ID), secret: None },
             asker: Asker::Client,
             numbers: CallNumbers::default(),
-            incarnation: None,
+            meant: None,
             once: false,
         };
         Link::connect(Arc::new(os::net::TcpNet), &self.running.address, settings).await.expect("it answers")

@@ -5,48 +5,75 @@ use crate::device::bags::BagCounts;
 use crate::device::control::Kept;
 use crate::node::Node;
 use base::error::{Error, ErrorKind, Result};
-use base::id::{BagId, ChunkId, Generation, Owner};
+use base::id::{BagId, ChunkId, DeviceId, Generation, Owner};
 use base::limit::LIST_PAGE_MAX;
 use chunk::{BagStat, ChunkStat};
 use net::Call;
 use net::message::chunk::Range;
-use net::message::{Ask, Done, order as wire};
+use net::message::{Ask, Done, Id, order as wire};
 use std::sync::Arc;
 
 impl Node {
     /// Does what the node that keeps the metadata orders. Nobody else may.
     pub fn handle_control(self: &Arc<Self>, call: Call) {
-        let pass = match self.membership() {
-            Some(membership) => membership.let_in(call.asker),
+        let term = match self.membership() {
+            Some(membership) => membership.term_of(call.asker),
             None => Err(nobody_else_orders()),
         };
-        let pass = match pass {
-            Ok(pass) => pass,
+        let term = match term {
+            Ok(term) => term,
             Err(error) => return call.respond.fail(error),
         };
         let node = self.clone();
-        self.apart(call.request, async move {
-            match pass.begins().await {
-                Ok(()) => node.carry_out(call).await,
-                Err(error) => call.respond.fail(error),
-            }
-            drop(pass);
-        });
+        self.apart(call.request, async move { node.carry_out(call, term).await });
     }
 
-    async fn carry_out(&self, call: Call) {
+    async fn carry_out(&self, call: Call, term: u64) {
         match call.kind {
-            wire::Fence::KIND => carry(call, |ask| self.order_fence(ask)).await,
-            wire::Delete::KIND => carry(call, |ask| self.order_delete(ask)).await,
-            wire::Release::KIND => carry(call, |ask| self.order_release(ask)).await,
             wire::Inventory::KIND => carry(call, |ask| self.order_inventory(ask)).await,
             wire::Kept::KIND => carry(call, |ask| self.order_kept(ask)).await,
             wire::BagCounts::KIND => carry(call, |ask| self.order_counts(ask)).await,
-            wire::BeginPass::KIND => carry(call, |ask| self.order_pass(ask)).await,
-            wire::SealBag::KIND => carry(call, |ask| self.order_seal(ask)).await,
-            wire::DropBag::KIND => carry(call, |ask| self.order_drop(ask)).await,
-            wire::Fetch::KIND => carry(call, |ask| self.order_fetch(ask)).await,
+            wire::Fence::KIND => {
+                self.in_turn(call, term, |ask: &wire::Fence| ask.device, |ask| self.order_fence(ask)).await
+            }
+            wire::Delete::KIND => {
+                self.in_turn(call, term, |ask: &wire::Delete| ask.device, |ask| self.order_delete(ask)).await
+            }
+            wire::Release::KIND => {
+                self.in_turn(call, term, |ask: &wire::Release| ask.device, |ask| self.order_release(ask)).await
+            }
+            wire::BeginPass::KIND => {
+                self.in_turn(call, term, |ask: &wire::BeginPass| ask.device, |ask| self.order_pass(ask)).await
+            }
+            wire::SealBag::KIND => {
+                self.in_turn(call, term, |ask: &wire::SealBag| ask.device, |ask| self.order_seal(ask)).await
+            }
+            wire::DropBag::KIND => {
+                self.in_turn(call, term, |ask: &wire::DropBag| ask.device, |ask| self.order_drop(ask)).await
+            }
+            wire::Fetch::KIND => {
+                self.in_turn(call, term, |ask: &wire::Fetch| ask.device, |ask| self.order_fetch(ask)).await
+            }
             other => unreachable!("{other} is no order"),
+        }
+    }
+
+    /// As `carry`, of what changes something: when what an earlier leader ordered of the device has ended.
+    async fn in_turn<A: Ask, F: Future<Output = Result<A::Answer>>>(
+        &self,
+        mut call: Call,
+        term: u64,
+        device: impl FnOnce(&A) -> Id,
+        does: impl FnOnce(A) -> F,
+    ) {
+        let Some(membership) = self.membership() else { return call.respond.fail(nobody_else_orders()) };
+        let ask = match call.ask::<A>() {
+            Ok(ask) => ask,
+            Err(error) => return call.respond.fail(error),
+        };
+        match membership.begin(term, DeviceId(device(&ask).value())).await {
+            Ok(_until_it_is_done) => respond(call.respond, does(ask).await),
+            Err(error) => call.respond.fail(error),
         }
     }
 

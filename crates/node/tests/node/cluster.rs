@@ -183,7 +183,7 @@ async fn link_of(address: &str, session: u128, numbers: CallNumbers) -> Link {
         credentials: net::Credentials::default(),
         asker: net::Asker::Client,
         numbers,
-        incarnation: None,
+        meant: None,
         once: false,
     };
     Link::connect(Arc::new(os::net::TcpNet), address, settings).await.expect("it answers")

@@ -161,7 +161,7 @@ impl Fixture {
             credentials: net::Credentials::default(),
             asker: net::Asker::Client,
             numbers: net::CallNumbers::default(),
-            incarnation: None,
+            meant: None,
             once: false,
         };
         Link::connect(Arc::new(os::net::TcpNet), self.address(), settings).await.expect("it answers")

@@ -25,7 +25,7 @@ async fn orders(address: &str, keeper: NodeId, term: u64) -> Link {
         credentials: net::Credentials::default(),
         asker: Asker::Node { node: keeper, incarnation: 1, term },
         numbers: CallNumbers::default(),
-        incarnation: None,
+        meant: None,
         once: false,
     };
     Link::connect(Arc::new(os::net::TcpNet), address, settings).await.expect("it answers")
