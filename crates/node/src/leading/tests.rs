@@ -177,18 +177,24 @@ async fn written(device: &Device, (group, chunk): (GroupId, ChunkId), offset: u6
     device.append((group, chunk), piece).await
 }
 
+/// A move of a chunk with some bytes from the first device to the second, and both.
+async fn begun(keeps: &Served, leading: &Arc<Leading>) -> (Move, Vec<Arc<Device>>) {
+    let devices: Vec<Arc<Device>> = keeps.node.devices.values().cloned().collect();
+    let (group, chunk) = (GroupId(1), ChunkId(1));
+    written(&devices[0], (group, chunk), 0).await.expect("room");
+    let (from, to) = (DeviceHandle::Local(devices[0].clone()), DeviceHandle::Local(devices[1].clone()));
+    let (node, copied) = (keeps.node.clone(), AtomicU64::new(0));
+    (Move { node, leading: leading.clone(), group, chunk, from, to, copied }, devices)
+}
+
 /// A move whose keeper leads no more when it names the copy ends, and lets go of what it claimed. Whether the copy is named is not known: it
 /// stays, and nothing is written to the original any more.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn moved_and_not_known() {
     let keeps = Served::start("moves", 2, None).await;
     let leading = keeps.leads_idly(2).await;
-    let devices: Vec<Arc<Device>> = keeps.node.devices.values().cloned().collect();
-    let (group, chunk) = (GroupId(1), ChunkId(1));
-    written(&devices[0], (group, chunk), 0).await.expect("room");
-    let (from, to) = (DeviceHandle::Local(devices[0].clone()), DeviceHandle::Local(devices[1].clone()));
-    let (node, copied) = (keeps.node.clone(), AtomicU64::new(0));
-    let one = Move { node, leading: leading.clone(), group, chunk, from, to, copied };
+    let (one, devices) = begun(&keeps, &leading).await;
+    let (group, chunk) = (one.group, one.chunk);
     keeps.keeper().metadata.moved.store(true, Ordering::Relaxed);
     let moved = timeout(PATIENCE, one.run()).await.expect("it does not ask for ever");
     assert_eq!(kind(moved), Some(ErrorKind::Moved));
@@ -227,32 +233,24 @@ async fn well_without_leading() {
 async fn cut_while_writers_wait() {
     let keeps = Served::start("cut", 2, None).await;
     let leading = keeps.leads_idly(2).await;
-    let devices: Vec<Arc<Device>> = keeps.node.devices.values().cloned().collect();
-    let (group, chunk) = (GroupId(1), ChunkId(1));
-    written(&devices[0], (group, chunk), 0).await.expect("room");
-    let (from, to) = (DeviceHandle::Local(devices[0].clone()), DeviceHandle::Local(devices[1].clone()));
-    let (node, copied) = (keeps.node.clone(), AtomicU64::new(0));
-    let one = Move { node, leading: leading.clone(), group, chunk, from, to, copied };
+    let (one, devices) = begun(&keeps, &leading).await;
+    let (group, chunk) = (one.group, one.chunk);
     // Somebody works on the group, for which the move waits while it holds the chunk.
     let claim = leading.jobs.groups.try_claim(group);
     let of = leading.clone();
     let moving = tokio::spawn(async move { of.meanwhile(one.run()).await });
+    let mut offset = 4096;
     let waits = async {
-        while timeout(Duration::from_millis(20), devices[1].stat(chunk))
-            .await
-            .is_ok_and(|copy| copy.is_ok_and(|copy| copy.is_none()))
-        {
+        while timeout(Duration::from_millis(200), written(&devices[0], (group, chunk), offset)).await.is_ok() {
+            offset += 4096;
             sleep(Duration::from_millis(1)).await;
         }
-        // A writer's call is held from now on.
-        timeout(Duration::from_millis(200), written(&devices[0], (group, chunk), 4096)).await
     };
-    let held = timeout(PATIENCE, waits).await.expect("it copies");
-    assert!(held.is_err(), "it is held");
+    timeout(PATIENCE, waits).await.expect("a writer waits");
     keeps.keeper().end().await;
     assert!(matches!(moving.await, Ok(None)));
     drop(claim);
-    let later = timeout(PATIENCE, written(&devices[0], (group, chunk), 4096)).await.expect("nobody waits for it");
+    let later = timeout(PATIENCE, written(&devices[0], (group, chunk), offset)).await.expect("nobody waits for it");
     assert_eq!(kind(later), Some(ErrorKind::Io));
     drop((devices, leading));
     keeps.stop().await;
