@@ -172,7 +172,12 @@ async fn link_to(address: &str, session: u128) -> Link {
 }
 
 async fn link_of(address: &str, session: u128, numbers: CallNumbers) -> Link {
-    let settings = LinkSettings {
+    let settings = link_settings(session, numbers);
+    Link::connect(Arc::new(os::net::TcpNet), address, settings).await.expect("it answers")
+}
+
+fn link_settings(session: u128, numbers: CallNumbers) -> LinkSettings {
+    LinkSettings {
         session: SessionId(session),
         program: "node test".to_string(),
         connections: 1,
@@ -185,8 +190,7 @@ async fn link_of(address: &str, session: u128, numbers: CallNumbers) -> Link {
         numbers,
         meant: None,
         once: false,
-    };
-    Link::connect(Arc::new(os::net::TcpNet), address, settings).await.expect("it answers")
+    }
 }
 
 async fn ask<A: Ask>(link: &Link, ask: &A) -> Result<A::Answer> {

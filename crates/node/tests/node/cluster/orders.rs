@@ -1,12 +1,10 @@
 //! Whose orders a node carries out: those of the one that keeps the metadata, of this start of it and no earlier one.
 
-use super::{Cluster, ask, link_to};
+use super::{Cluster, ask, link_settings, link_to};
 use crate::failing::FailingWorld;
 use crate::until;
-use base::buffer::Pool;
 use base::error::ErrorKind;
-use base::id::{NodeId, SessionId};
-use base::limit::CALL_SILENCE_MAX;
+use base::id::NodeId;
 use base::planted::Planted;
 use net::message::{Id, chunk, cluster, order};
 use net::{Asker, CallNumbers, Link, LinkSettings};
@@ -14,20 +12,8 @@ use std::sync::Arc;
 
 /// A link by which the node that keeps the metadata orders in this term.
 async fn orders(address: &str, keeper: NodeId, term: u64) -> Link {
-    let settings = LinkSettings {
-        session: SessionId(950),
-        program: "node test".to_string(),
-        connections: 1,
-        silence_max: CALL_SILENCE_MAX,
-        pool: Pool::new(1 << 20),
-        clock: Arc::new(os::clock::SystemClock::new()),
-        random: Arc::new(os::random::SystemRandom),
-        credentials: net::Credentials::default(),
-        asker: Asker::Node { node: keeper, incarnation: 1, term },
-        numbers: CallNumbers::default(),
-        meant: None,
-        once: false,
-    };
+    let asker = Asker::Node { node: keeper, incarnation: 1, term };
+    let settings = LinkSettings { asker, ..link_settings(950, CallNumbers::default()) };
     Link::connect(Arc::new(os::net::TcpNet), address, settings).await.expect("it answers")
 }
 
