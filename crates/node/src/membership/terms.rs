@@ -48,22 +48,23 @@ impl Terms {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Somebody leads in this term: who leads in a lower one orders nothing any more.
-    pub fn hear(&self, term: u64) {
+    /// Somebody leads in this term: who leads in a lower one orders nothing any more. The highest that was heard of.
+    pub fn hear(&self, term: u64) -> u64 {
         let mut state = self.state();
         if term > state.term {
             state.term = term;
             drop(state);
             // Who waits in a lower one waits in vain.
             self.changed.notify_waiters();
+            return term;
         }
+        state.term
     }
 
     /// Whether something may be ordered in this term: the term as it counts. `Refused` if a higher one was heard of. Zero is the term of a leader of an older
     /// version, which says none: it counts as the one that is known.
     pub fn check(&self, term: u64) -> Result<u64> {
-        self.hear(term);
-        let known = self.state().term;
+        let known = self.hear(term);
         let term = if term == 0 { known } else { term };
         self.refuse(term, known).map(|()| term)
     }
