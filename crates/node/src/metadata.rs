@@ -136,9 +136,10 @@ impl Metadata {
         }
     }
 
-    /// The store is opened anew: it says which sessions are open.
-    fn forget_sessions(&self) {
-        self.open_sessions.write().unwrap_or_else(PoisonError::into_inner).clear();
+    /// A store was opened, whose sessions these are.
+    fn sessions_are(&self, turns: Vec<(SessionId, bool)>) {
+        let open = turns.into_iter().filter(|(_, begins)| *begins).map(|(session, _)| session);
+        *self.open_sessions.write().unwrap_or_else(PoisonError::into_inner) = open.collect();
     }
 
     /// What the store cannot do of what it does by itself is told here from now on. Whoever is named first counts.

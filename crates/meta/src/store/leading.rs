@@ -64,6 +64,13 @@ impl<T> Store<T> {
         !self.log.is_alone() && self.log.failure().is_some()
     }
 
+    /// It is about to be ended: who waits for the other keepers is told that another one answers. Of one that is alone nobody waits then.
+    pub fn give_up(&mut self) {
+        if !self.log.is_alone() {
+            self.refuse_waiting(&self.elsewhere(), |_| true);
+        }
+    }
+
     /// The number of the last change that this store has in its state: one that does not lead is behind by what it lacks.
     pub fn sequence(&self) -> u64 {
         self.state.sequence()

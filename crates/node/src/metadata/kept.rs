@@ -81,14 +81,14 @@ pub(super) struct Several {
     settings: meta::Settings,
     /// The store ends when all is over that is under way for it.
     pub(super) ends: Option<Ends>,
-    /// How often in a row it did not serve for long, and when it was opened last.
+    /// How often in a row it did not serve for long, and when it was opened if it was since it failed last.
     failures: u32,
-    opened: Time,
+    opened: Option<Time>,
 }
 
 impl Several {
     pub(super) fn new(carrier: Arc<dyn Carrier>, files: Files, settings: meta::Settings) -> Several {
-        Several { carrier, files, settings, ends: None, failures: 0, opened: Time::ZERO }
+        Several { carrier, files, settings, ends: None, failures: 0, opened: None }
     }
 
     /// What there is to be when the store before it has been dropped, and nothing is under way on the disk. `swaps`: the copy takes the tree's place
@@ -100,7 +100,8 @@ impl Several {
         }
         match self.open(disk, clock) {
             Ok(store) => {
-                self.opened = now;
+                // Opening reads the log, which may take long.
+                self.opened = Some(clock.now());
                 (Kept::Serves(Box::new(store)), None)
             }
             // A copy that does not open is not made again at once: it would never end.
@@ -120,9 +121,47 @@ impl Several {
     /// When it is opened again after it failed.
     pub(super) fn waits(&mut self, now: Time) -> Kept {
         let (first, most) = AGAIN;
-        self.failures = if now.since(self.opened) > most { 0 } else { self.failures.min(6) };
-        let pause = (first * (1 << self.failures)).min(most);
-        self.failures += 1;
+        if self.opened.take().is_some_and(|opened| now.since(opened) > most) {
+            self.failures = 0;
+        }
+        let pause = (first * (1 << self.failures.min(6))).min(most);
+        self.failures = self.failures.saturating_add(1);
         Kept::Waits(now.after(pause))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Carrier, Files, Kept, Several};
+    use crate::world::{OsWorld, World};
+    use base::unit::Time;
+    use meta::{KeeperId, KeeperMessage};
+    use os::disk::Backend;
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    struct Nobody;
+
+    impl Carrier for Nobody {
+        fn send(&self, _: KeeperId, _: KeeperMessage) {}
+    }
+
+    /// The pauses of one that does not open double, however long ago it served; they begin anew after it served for long.
+    #[test]
+    fn pauses_double() {
+        let settings = OsWorld.meta_settings(1 << 30, Arc::new(sim::random::SimRandom::new(1)));
+        let files = Files::new(Arc::new(OsWorld), "/nowhere".into(), Backend::Threads);
+        let mut several = Several::new(Arc::new(Nobody), files, settings);
+        let mut now = Time::ZERO.after(Duration::from_secs(3_600));
+        let mut pause = |several: &mut Several| {
+            let Kept::Waits(until) = several.waits(now) else { panic!("it waits") };
+            let pause = until.since(now).as_secs();
+            now = until;
+            pause
+        };
+        let pauses: Vec<u64> = (0..8).map(|_| pause(&mut several)).collect();
+        assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 60, 60]);
+        several.opened = Some(Time::ZERO);
+        assert_eq!([pause(&mut several), pause(&mut several)], [1, 2]);
     }
 }

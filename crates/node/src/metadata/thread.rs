@@ -90,8 +90,16 @@ impl Thread {
             in_flight: 0,
             between,
         };
+        thread.note_sessions();
         thread.note_part();
         thread
+    }
+
+    /// A store was opened: it says which sessions are open. Until one is, those that were are.
+    fn note_sessions(&mut self) {
+        if let Some(turns) = self.store().map(Store::take_session_turns) {
+            self.metadata.sessions_are(turns);
+        }
     }
 
     /// The store, if it is there, and not about to end.
@@ -105,7 +113,12 @@ impl Thread {
     /// Tells others what it does for the keepers.
     fn note_part(&mut self) {
         let before = self.metadata.part();
-        let part = self.store().map_or(Part::Follows { leader: None, term: before.term() }, |store| store.part());
+        let part = match self.store().map(|store| store.part()) {
+            // One that was just opened has heard of no term yet.
+            Some(Part::Follows { leader, term }) => Part::Follows { leader, term: term.max(before.term()) },
+            Some(part) => part,
+            None => Part::Follows { leader: None, term: before.term() },
+        };
         if part != before {
             self.metadata.part.send_replace(part);
         }
@@ -116,6 +129,11 @@ impl Thread {
         if let Some(store) = self.store() {
             store.completed(now, done);
         }
+    }
+
+    /// Whether other keepers sent something.
+    fn is_spoken_to(&self) -> bool {
+        self.several.is_some() && !self.metadata.heard.is_empty()
     }
 
     /// Takes what other keepers sent. The time is read after that: what a keeper promises in answer to a message it promises from then on.
@@ -169,7 +187,9 @@ impl Thread {
             Item::Paged(page) => {
                 self.aside -= 1;
                 match page {
-                    Ok(page) => self.send(page.0, page.1),
+                    // One that is about to end says nothing more.
+                    Ok(_) if self.store().is_none() => {}
+                    Ok((to, message)) => self.send(to, message),
                     Err(error) => self.metadata.tell("reading the tree for another keeper", &error),
                 }
             }
@@ -208,10 +228,10 @@ impl Thread {
 
     /// Does what is due at some time.
     fn tick(&mut self, now: Time) {
-        let wall = self.clock.wall();
         if self.next_tick().is_none_or(|due| due > now) {
             return;
         }
+        let wall = self.clock.wall();
         self.renew_kept_open(now);
         if let Kept::Mends(mending) = &mut self.kept {
             mending.tick(now);
@@ -323,7 +343,7 @@ impl Thread {
         if let Some(error) = trouble {
             self.metadata.tell("opening the metadata again", &error);
         }
-        self.metadata.forget_sessions();
+        self.note_sessions();
         self.note_part();
         true
     }
@@ -351,13 +371,17 @@ impl Turns for Thread {
         self.hand_over_left(disk);
         let begins = self.begin_again(now, disk);
         if self.stopping && self.in_flight == 0 && self.long.is_empty() {
+            if let Some(store) = self.store() {
+                store.give_up();
+                self.perform();
+            }
             self.ended = true;
             self.between.end();
             return Turn::End;
         }
         // In this order: what comes now wakes this thread.
         let may_sleep = self.long.is_empty() && self.metadata.served.mailbox.may_sleep();
-        let wait = match may_sleep && !begins && self.metadata.heard.is_empty() {
+        let wait = match may_sleep && !begins && !self.is_spoken_to() {
             true => self.next_tick().map(|due| due.since(now)),
             false => Some(Duration::ZERO),
         };
@@ -368,8 +392,7 @@ impl Turns for Thread {
     /// Not if something is due: sessions that are over end before anybody is told of them.
     fn takes_here(&self) -> bool {
         let is_due = self.next_tick().is_some_and(|due| due <= self.clock.now());
-        let is_heard = self.several.is_some() && !self.metadata.heard.is_empty();
-        !self.ended && !is_due && !is_heard && self.between.is_fast()
+        !self.ended && !is_due && !self.is_spoken_to() && self.between.is_fast()
     }
 
     /// What is not small, or not the first group of the log, is left to the metadata's thread, and so are long questions, and what is due at some

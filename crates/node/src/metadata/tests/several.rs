@@ -1,6 +1,6 @@
 //! Three keepers in their threads on real disks: one leads, another one takes over, one that lacks too much or cannot be opened gets a copy.
 
-use super::super::{Carrier, Files, Item, Metadata, TREE, spawn};
+use super::super::{Carrier, Files, Item, Metadata, TREE, Then, spawn};
 use super::ASKER;
 use crate::loan::Loans;
 use crate::world::{Ended, OsWorld, World};
@@ -20,6 +20,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
+use tokio::sync::oneshot;
 
 /// Who hears what is sent to a keeper; and the keepers whom nobody hears.
 #[derive(Default)]
@@ -332,5 +333,21 @@ async fn cut_off() {
     three.make("/elsewhere").await;
     three.lanes.cut[first].store(false, Ordering::Relaxed);
     assert!(three.has("/elsewhere").await);
+    three.end().await;
+}
+
+/// Who waits for the other keepers when one is stopped is told that another one answers, and not that the node gave up.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn stopped_while_somebody_waits() {
+    let mut three = Three::open("stopped").await;
+    let leader = three.leader().await;
+    three.lanes.cut[leader].store(true, Ordering::Relaxed);
+    let path = Path::parse("/waits").expect("a path");
+    let request = Request::Mkdir { path, parents: true, new: NewInode::with_mode(0o755) };
+    let (tell, told) = oneshot::channel();
+    three.metadata(leader).send(Item::Ask { caller: ASKER, request, then: Then::Tell(tell) });
+    three.stop(leader).await;
+    let answer = told.await.expect("it is told");
+    assert_eq!(answer.err().map(|error| error.kind()), Some(ErrorKind::Moved));
     three.end().await;
 }
