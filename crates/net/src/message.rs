@@ -10,6 +10,7 @@ pub mod cluster;
 pub mod device;
 pub mod file;
 mod id;
+pub mod keeper;
 pub mod layout;
 mod looked;
 mod names;
@@ -144,6 +145,11 @@ asks! {
     119 order::DropBag => Done,
     120 order::Kept => order::KeptAnswer,
     121 order::Fetch => Done,
+    122 order::Follow => Done,
+
+    128 keeper::Step => Done,
+    129 keeper::Form => keeper::FormAnswer,
+    130 keeper::Begin => Done,
 }
 
 /// Whether a question of this kind changes what the metadata store keeps. What is answered to it is remembered for as long as the

@@ -12,6 +12,7 @@ mod here;
 mod home;
 mod identity;
 pub mod inspect;
+mod keepers;
 mod keeping;
 mod leading;
 mod loan;

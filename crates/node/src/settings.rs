@@ -65,6 +65,13 @@ pub enum MetaPlace {
     Local,
     /// The node at this `host:port`.
     Node(String),
+    /// Several nodes together.
+    Several {
+        /// Where they are, `host:port` each: three or five, all different.
+        keepers: Vec<String>,
+        /// Which of them this node is, counted from zero; none: it is no keeper.
+        own: Option<usize>,
+    },
 }
 
 /// The site and the rack of a node that is not told where it stands.
@@ -123,6 +130,7 @@ impl Settings {
         match &self.cluster.as_ref()?.meta {
             MetaPlace::Local => None,
             MetaPlace::Node(address) => Some(address),
+            MetaPlace::Several { keepers, .. } => keepers.first().map(String::as_str),
         }
     }
 

@@ -259,3 +259,12 @@ pub struct Fetch {
     #[prost(uint64, tag = "10")]
     pub end: u64,
 }
+
+/// Who orders leads the keepers, in the term that its link's greeting says: the node reports to it at once, and obeys no leader of an earlier term
+/// any more.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct Follow {
+    /// Where the leader listens, `host:port`.
+    #[prost(string, tag = "1")]
+    pub address: String,
+}
