@@ -397,6 +397,10 @@ pub const DEVICE_CALLS_MEMORY_MAX: u64 = 24 * MIB;
 /// The same for questions of nodes, and for those that keep clients' claims alive.
 pub const URGENT_CALLS_MEMORY_MAX: u64 = 16 * MIB;
 
+/// Payload of keepers' messages (`keeper::Step`) that has come or is on its way, over all connections of a node: both others' entries, four
+/// `Step`s of some MiB each, their pages, and the largest frame that waits.
+pub const KEEPERS_MEMORY_MAX: u64 = 32 * MIB;
+
 /// What a question of so many bytes takes at the most until it is answered. The worst that is taken are many short paths, 24 bytes for each
 /// of theirs, of which there are `CONCAT_FILES_MAX` at the most; long texts are there three times for a moment.
 pub const fn call_memory(message: usize) -> u64 {

@@ -40,6 +40,9 @@ pub struct ServerSettings {
     pub incarnation: u64,
     /// Bounds the large payloads that clients may have sent and the service still holds. Node-wide: share it between servers.
     pub budget: Budget,
+    /// The same for what keepers of the metadata tell each other (`keeper::Step`), from nodes. What clients sent waits for it: a chunk's append
+    /// holds its payload until its session is found, which the keepers have to agree on.
+    pub keepers: Budget,
     /// Bounds the payload of answers that are not written to their socket yet (`Responder::outgoing_budget`).
     pub outgoing: Budget,
     /// Bounds the large messages that clients have begun to send and the service still holds.

@@ -146,6 +146,7 @@ async fn open(
         node: identity.node,
         incarnation: identity.incarnation,
         budget: incoming,
+        keepers: Budget::new(base::limit::KEEPERS_MEMORY_MAX),
         outgoing,
         messages: Budget::new(base::limit::LARGE_MESSAGES_MAX),
         calls: Budget::new(base::limit::CALLS_MEMORY_MAX),

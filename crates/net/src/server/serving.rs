@@ -9,7 +9,7 @@ use crate::connection::{Moments, Role};
 use crate::credit::{Budget, Piece};
 use crate::decode::Frame;
 use crate::frame::{self, CLOSING, CREDIT, FAILURE, HELLO, Header, PING, PROVE, REPLY, RETURN};
-use crate::message::{Ask, Failure, bag, is_for_device, session};
+use crate::message::{Ask, Failure, bag, is_for_device, keeper, session};
 use crate::outbound::Outbound;
 use crate::payload::Payload;
 use crate::secret::Asker;
@@ -71,6 +71,8 @@ pub(super) struct Serving {
     /// When a call last came in.
     called: Time,
     credit: Credit,
+    /// Its last large payload was of keepers of the metadata: those that come next have their memory.
+    keeps: bool,
     awaited: Option<Awaited>,
     /// Where the memory of the frame is from that has begun, if it is large.
     holds: Option<Budget>,
@@ -106,6 +108,7 @@ impl Serving {
             greeting: Greeting::default(),
             place,
             credit: Credit::default(),
+            keeps: false,
             awaited: None,
             holds: None,
             held: None,
@@ -171,6 +174,10 @@ impl Serving {
     fn work_on(&mut self, question: Question, room: Option<Room>) {
         let (kind, length) = (question.frame.header.kind, question.frame.message.len());
         let bytes = call_memory(length);
+        // It is answered at once and holds nothing; others of nodes wait for what it brings.
+        if is_step(&question.known, kind) && length <= LONG_QUESTION {
+            return self.hand_over(question, Holding { _call: None, answer: room });
+        }
         let urgent = is_urgent(&question.known, kind);
         let calls = match kind {
             _ if urgent => &self.settings.urgent,
@@ -221,11 +228,21 @@ impl Serving {
         }
         // Who waits for memory holds none that others wait for.
         self.credit.let_go();
-        let budget = self.settings.budget.clone();
+        let budget = payloads(&self.settings, self.keeps).clone();
         Ok(self.memory(&budget, bytes).map(|piece| {
             self.credit.spend_promised(bytes);
             piece
         }))
+    }
+
+    /// A large payload comes with a question of this kind.
+    fn payload_is_of(&mut self, kind: u16) {
+        let keeps = self.greeting.known().is_some_and(|known| is_step(&known, kind));
+        if keeps != self.keeps {
+            // What is kept is of the other memory.
+            self.credit.let_go();
+            self.keeps = keeps;
+        }
     }
 
     /// Whether it waits for memory, and reads nothing meanwhile.
@@ -287,7 +304,8 @@ impl Serving {
             self.work_on(question, Some(room));
         }
         if self.awaited.is_none() {
-            let granted = self.credit.turn(&self.settings.budget, self.settings.clock.now(), context);
+            let budget = payloads(&self.settings, self.keeps);
+            let granted = self.credit.turn(budget, self.settings.clock.now(), context);
             if granted > 0 {
                 self.outbound().grant(granted);
             }
@@ -325,7 +343,8 @@ impl Role for Serving {
             if header.kind >= frame::OWN_KINDS {
                 return Err(frame::broken("a payload beside a message that has none"));
             }
-            self.holds = Some(self.settings.budget.clone());
+            self.payload_is_of(header.kind);
+            self.holds = Some(payloads(&self.settings, self.keeps).clone());
             self.spend(header.payload_length)?.map(Some)
         } else {
             self.holds = None;
@@ -433,7 +452,7 @@ impl Role for Serving {
             ));
         }
         // Credit stays good without memory kept for it: what comes against it waits for memory then.
-        let idle_max = if self.settings.budget.is_short() { CREDIT_IDLE_MAX } else { silence_max };
+        let idle_max = if payloads(&self.settings, self.keeps).is_short() { CREDIT_IDLE_MAX } else { silence_max };
         if self.credit.unused(now) >= idle_max {
             self.credit.withdraw();
         }
@@ -487,6 +506,16 @@ fn admitted(
 fn is_urgent(known: &Known, kind: u16) -> bool {
     matches!(known.asker, Asker::Node { .. })
         || [bag::Acknowledge::KIND, bag::RenewGrants::KIND, session::Renew::KIND].contains(&kind)
+}
+
+/// Where the memory of large payloads is from.
+fn payloads(settings: &ServerSettings, keeps: bool) -> &Budget {
+    if keeps { &settings.keepers } else { &settings.budget }
+}
+
+/// Whether a keeper of the metadata tells another one something.
+fn is_step(known: &Known, kind: u16) -> bool {
+    kind == keeper::Step::KIND && matches!(known.asker, Asker::Node { .. })
 }
 
 /// Longest part of a client's last words that is repeated to people.

@@ -1,7 +1,11 @@
 //! Memory: large payloads travel only against credit, whoever sends them, and everybody gets a turn.
 
-use crate::support::{Doing, MemoryNet, link_settings, payload, push, serve};
-use net::{Call, Link, Payload};
+use crate::places::until;
+use crate::support::{Doing, MemoryNet, link_settings, payload, push, serve, serve_as};
+use base::id::NodeId;
+use net::message::keeper::Step;
+use net::message::{Ask, Done};
+use net::{Asker, Budget, Call, Link, LinkSettings, Payload};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use tokio::sync::Notify;
@@ -104,4 +108,70 @@ async fn credit_that_does_not_suffice_is_given_back() {
     let call = link.call(&largest, payload(1, 16 << 20));
     let answered = tokio::time::timeout(std::time::Duration::from_secs(5), call).await;
     answered.expect("the largest frame waits for ever").unwrap();
+}
+
+/// What keepers of the metadata tell each other needs nothing of what clients hold: an append holds its payload until they have agreed on its
+/// session, and its memory until then. What else their nodes send waits as that of all others does, on the same connection, too, and so
+/// does what a client calls a message of keepers.
+#[tokio::test(start_paused = true)]
+async fn keepers_do_not_wait_for_clients() {
+    const BUDGET: u64 = 16 << 20;
+    let net = Arc::new(MemoryNet::default());
+    let held: Arc<Mutex<Vec<Call>>> = Arc::default();
+    let holding = held.clone();
+    let service = Doing(move |call: Call| match call.kind {
+        Step::KIND => call.respond.answer(Done {}, Payload::empty()),
+        _ => holding.lock().unwrap().push(call),
+    });
+    let (keepers, urgent) = (Budget::new(32 << 20), Budget::new(16 << 20));
+    let (of_keepers, of_nodes) = (keepers.clone(), urgent.clone());
+    let server = serve_as(&*net, "a", BUDGET, Arc::new(service), |settings| {
+        (settings.keepers, settings.urgent) = (of_keepers, of_nodes);
+    });
+    let server = server.await;
+    let link = |session, asker| Link::connect(net.clone(), "a", LinkSettings { asker, ..link_settings(session, 1) });
+    let client = link(1, Asker::Client).await.unwrap();
+    let node = link(2, Asker::Node { node: NodeId(7), incarnation: 1, term: 0 }).await.unwrap();
+    let step = Step { store: 1.into(), from: 1, to: 2, draw: 3.into(), parts: vec![1 << 20] };
+    let pushed = tokio::spawn({
+        let client = client.clone();
+        async move { client.call(&push(1), payload(1, BUDGET as usize)).await.map(|_| ()) }
+    });
+    tokio::time::sleep(std::time::Duration::from_secs(3)).await;
+    until("all of it is held", || server.budget.available() < 1 << 16 && held.lock().unwrap().len() == 1).await;
+    let all_of_nodes = urgent.acquire(urgent.total()).await;
+    for seed in 0..40 {
+        node.call(&step, payload(seed, 1 << 20)).await.unwrap();
+    }
+    assert_eq!(urgent.available(), 0, "nor of what other calls of nodes hold");
+    drop(all_of_nodes);
+    assert!(keepers.available() < 32 << 20, "no credit was kept at hand for the next one");
+    // A client is no keeper.
+    let stranger = tokio::spawn({
+        let (link, step) = (link(3, Asker::Client).await.unwrap(), step.clone());
+        async move { link.call(&step, payload(1, 1 << 20)).await.map(|_| ()) }
+    });
+    let other = tokio::spawn({
+        let node = node.clone();
+        async move { node.call(&push(2), payload(1, 1 << 20)).await.map(|_| ()) }
+    });
+    tokio::time::sleep(std::time::Duration::from_secs(5)).await;
+    assert!(!stranger.is_finished() && held.lock().unwrap().len() == 1, "{:?}", server.troubles.lock().unwrap());
+    while !(pushed.is_finished() && other.is_finished() && stranger.is_finished()) {
+        for Call { payload, respond, .. } in std::mem::take(&mut *held.lock().unwrap()) {
+            drop(payload);
+            respond.answer(net::message::bag::PushAnswer::default(), Payload::empty());
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+    }
+    for ended in [pushed, other, stranger] {
+        ended.await.unwrap().unwrap();
+    }
+    node.call(&step, payload(1, 1 << 20)).await.unwrap();
+    drop((client, node));
+    until("all of it is back", || {
+        server.budget.available() == server.budget.total() && keepers.available() == 32 << 20
+    })
+    .await;
+    assert!(server.troubles.lock().unwrap().is_empty(), "{:?}", server.troubles.lock().unwrap());
 }

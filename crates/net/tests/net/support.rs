@@ -295,6 +295,7 @@ pub async fn serve_as(
         node: NodeId(42),
         incarnation: 1,
         budget: budget.clone(),
+        keepers: Budget::new(32 << 20),
         outgoing: Budget::new(32 << 20),
         messages: Budget::new(24 << 20),
         calls: calls.clone(),

@@ -53,6 +53,7 @@ impl Nodes {
             node: NodeId(node),
             incarnation: 1,
             budget: Budget::new(64 << 20),
+            keepers: Budget::new(64 << 20),
             outgoing: Budget::new(64 << 20),
             messages: Budget::new(64 << 20),
             calls: Budget::new(64 << 20),
