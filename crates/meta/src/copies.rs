@@ -70,5 +70,12 @@ impl KeeperMessage {
     }
 }
 
+impl CopyMessage {
+    /// Whether it is a page.
+    pub fn is_page(&self) -> bool {
+        matches!(self.what, What::Page(_))
+    }
+}
+
 #[cfg(test)]
 mod tests;

@@ -54,6 +54,12 @@ impl Message {
         self.inner.entries.iter().map(Entry::of)
     }
 
+    /// Whether it is what a leader tells of its log, with entries or without: those of one leader are best heard in the order in which it sent
+    /// them. One without entries that comes before those that it follows is refused, and all of them are sent again.
+    pub fn is_append(&self) -> bool {
+        self.inner.msg_type == MessageType::MsgAppend
+    }
+
     /// Whether this kind comes from keepers at all. The library sends a follower's proposals and questions for reads on to the leader that it
     /// knows, without a term: a leader that was deposed a moment ago would so have changes made that it computed from a state that nobody
     /// shares any more, and would take the new leader's lease for its own.

@@ -22,7 +22,19 @@ const MAGIC: [u8; 4] = *b"SWC1";
 /// Bytes of the key behind which is asked: none is so long. Whoever gives a copy keeps it.
 const KEY_MAX: usize = 4096;
 
+/// Bytes of what is told of a copy beside keys and values; and of a pair beside those.
+const FIXED: usize = 4 + 2 + 4 * 8 + 4 + 4 + 4 + 4;
+const PAIR_FIXED: usize = 4 + 4;
+
 impl KeeperMessage {
+    /// How many bytes it has.
+    pub fn length(&self) -> usize {
+        match self {
+            KeeperMessage::Log(message) => message.length(),
+            KeeperMessage::Copy(message) => message.length(),
+        }
+    }
+
     /// Its bytes. None if it is nothing that keepers tell each other.
     pub fn bytes(&self) -> Option<Vec<u8>> {
         match self {
@@ -41,6 +53,17 @@ impl KeeperMessage {
 }
 
 impl CopyMessage {
+    fn length(&self) -> usize {
+        match &self.what {
+            What::Asks { behind, .. } => FIXED + behind.len(),
+            What::Page(Page { behind, pairs, .. }) => {
+                let pairs = pairs.iter().map(|(key, value)| PAIR_FIXED + key.len() + value.len());
+                FIXED + behind.len() + pairs.sum::<usize>()
+            }
+            What::Gone => FIXED,
+        }
+    }
+
     fn bytes(&self) -> Vec<u8> {
         let none = Bytes::new();
         let (kind, is_last, front, behind, pairs) = match &self.what {
@@ -48,8 +71,7 @@ impl CopyMessage {
             What::Page(Page { behind, front, is_last, pairs }) => (2, *is_last, *front, behind, &pairs[..]),
             What::Gone => (3, false, Stamp::default(), &none, &[][..]),
         };
-        let length: usize = pairs.iter().map(|(key, value)| key.len() + value.len() + 8).sum();
-        let mut bytes = Vec::with_capacity(64 + behind.len() + length);
+        let mut bytes = Vec::with_capacity(self.length());
         bytes.extend(MAGIC);
         bytes.extend([kind, u8::from(is_last)]);
         for count in [self.from.0, self.copy, front.index, front.term] {
@@ -145,6 +167,7 @@ mod tests {
         let mut hex = Vec::new();
         for sent in messages() {
             let bytes = sent.bytes().expect("bytes");
+            assert_eq!(bytes.len(), sent.length());
             assert_eq!(KeeperMessage::read(&bytes.clone().into()), Some(sent));
             hex.push(bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>());
         }

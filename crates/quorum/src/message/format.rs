@@ -34,13 +34,22 @@ const KINDS: [MessageType; 9] = [
     MessageType::MsgTimeoutNow,
 ];
 
+/// Bytes of a message beside what its sender wants back and its entries; and of an entry beside its group.
+const FIXED: usize = 4 + 2 + 13 * 8 + 4 + 4 + 4;
+const ENTRY_FIXED: usize = 8 + 4;
+
 impl Message {
+    /// How many bytes it has.
+    pub fn length(&self) -> usize {
+        let groups: usize = self.inner.entries.iter().map(|entry| entry.data.len() + ENTRY_FIXED).sum();
+        FIXED + self.inner.context.len() + groups
+    }
+
     /// Its bytes. None if it is of a kind that keepers do not send each other.
     pub fn bytes(&self) -> Option<Vec<u8>> {
         let Message { inner, life, to_life, everybody, front } = self;
         let kind = KINDS.iter().position(|kind| *kind == inner.msg_type)? as u8 + 1;
-        let groups: usize = inner.entries.iter().map(|entry| entry.data.len() + 12).sum();
-        let mut bytes = Vec::with_capacity(128 + inner.context.len() + groups);
+        let mut bytes = Vec::with_capacity(self.length());
         bytes.extend(MAGIC);
         bytes.extend([kind, u8::from(inner.reject)]);
         for count in [
@@ -173,7 +182,9 @@ mod tests {
     fn round_trip() {
         for kind in KINDS {
             let sent = message(kind);
-            assert_eq!(Message::read(&sent.bytes().expect("bytes").into()), Some(sent), "{kind:?}");
+            let bytes = sent.bytes().expect("bytes");
+            assert_eq!(bytes.len(), sent.length(), "{kind:?}");
+            assert_eq!(Message::read(&bytes.into()), Some(sent), "{kind:?}");
         }
         assert_eq!(message(MessageType::MsgPropose).bytes(), None, "keepers do not send it");
         let hex: String =
