@@ -129,7 +129,6 @@ impl Metadata {
     }
 
     /// Another keeper sent this, of so many bytes. It is dropped if too much waits: keepers say everything again.
-    #[cfg_attr(not(test), expect(dead_code, reason = "the keepers' links call it, when nodes have them"))]
     pub fn step(&self, message: KeeperMessage, bytes: usize) {
         if self.heard.put(message, bytes) {
             self.served.mailbox.wake();
