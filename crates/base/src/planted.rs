@@ -133,6 +133,8 @@ pub enum Planted {
     StaleClockTaken,
     /// `membership`: a node carries out what the leader of an earlier term ordered.
     OldTermObeyed,
+    /// A keeper whose directory was lost votes under its number again, with a new one.
+    WipedKeeperVotes,
     /// A keeper that gets a copy of another one's tree takes the first page for all of it.
     HalfACopyCounts,
     /// A keeper whose log lacks what it said it has goes on with what is left.
@@ -141,7 +143,7 @@ pub enum Planted {
 
 impl Planted {
     /// Every one of them.
-    pub const ALL: [Planted; 66] = [
+    pub const ALL: [Planted; 67] = [
         Planted::AnsweredBeforeSync,
         Planted::AnsweredBeforeWrite,
         Planted::EarlyRecordsForgotten,
@@ -206,6 +208,7 @@ impl Planted {
         Planted::FloorForgottenAtTurn,
         Planted::StaleClockTaken,
         Planted::OldTermObeyed,
+        Planted::WipedKeeperVotes,
         Planted::HalfACopyCounts,
         Planted::RotTakenForTear,
     ];
@@ -247,6 +250,7 @@ impl Planted {
             Planted::FloorForgottenAtTurn => Some("meta keepers::named::a_late_call_is_not_done_again"),
             Planted::StaleClockTaken => Some("meta keepers::named::an_old_clock_tells_nothing"),
             Planted::OldTermObeyed => Some("node cluster::orders::a_leader_that_is_over"),
+            Planted::WipedKeeperVotes => Some("node keepers::formation::tests::a_wiped_keeper_that_votes_is_seen"),
             Planted::PromiseForgotten => Some("quorum named::a_refusal_ends_no_promise"),
             _ => None,
         }
@@ -325,6 +329,7 @@ impl Planted {
             Planted::FloorForgottenAtTurn => "a new leader does a late call again that was answered",
             Planted::StaleClockTaken => "a leader answers by a lease that is over",
             Planted::OldTermObeyed => "a node does what an earlier leader orders late",
+            Planted::WipedKeeperVotes => "a keeper that lost what it promised votes again",
             Planted::HalfACopyCounts => "a copy of a keeper's tree counts before it is whole",
             Planted::RotTakenForTear => "a keeper goes on without what it said it has",
         }

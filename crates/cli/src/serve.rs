@@ -44,6 +44,9 @@ pub struct Serve {
     /// Who keeps the metadata: local, or node://HOST:PORT
     #[arg(long)]
     meta: Option<String>,
+    /// Who keeps the metadata together, instead of --meta: three or five nodes, the same on all, in one order
+    #[arg(long, value_name = "HOST:PORT", value_delimiter = ',', conflicts_with = "meta")]
+    keepers: Vec<String>,
     /// A directory that becomes a device; may be given several times; without it ./stormwell-data
     #[arg(long, value_name = "DIR[:CLASS[:CAPACITY]]", value_parser = device)]
     data: Vec<String>,
@@ -180,7 +183,9 @@ impl Serve {
             said.say_text(key, text, Origin::Option(option));
         }
         context.say_secret(&mut said);
-        for (key, option, list) in [("data", "data", self.data), ("as_new", "as-new", self.as_new)] {
+        for (key, option, list) in
+            [("keepers", "keepers", self.keepers), ("data", "data", self.data), ("as_new", "as-new", self.as_new)]
+        {
             if !list.is_empty() {
                 said.say(key, Value::List(list), Origin::Option(option));
             }

@@ -6,7 +6,7 @@ mod judge;
 pub mod key;
 mod source;
 
-pub use address::ADDRESS_UNSAID;
+pub use address::{ADDRESS_UNSAID, keepers};
 pub use device::device;
 pub use judge::{credentials, serving};
 pub use source::{Fault, Origin, Said, Value};
@@ -33,7 +33,8 @@ pub fn file(option: Option<&Path>) -> Option<PathBuf> {
     option.map(Path::to_path_buf).or_else(|| variable(FILE_VARIABLE).map(PathBuf::from))
 }
 
-/// Where the node of this configuration is reached: where it says that others reach it, else where it listens. None if it does not say
+/// Where the node of this configuration is reached: where it says that others reach it, else where it listens, else where the first of the
+/// metadata's keepers is. None if it does not say
 /// so, or nobody can connect there: what else is wrong with the file is said where it is read for more.
 pub fn address_in(file: &Path) -> Option<String> {
     let (said, _) = source::read(file).ok()?;
@@ -41,7 +42,11 @@ pub fn address_in(file: &Path) -> Option<String> {
         (Value::Text(at), _) => address::advertised(at).ok(),
         _ => None,
     };
-    connectable("advertise").or_else(|| connectable("listen"))
+    let first_keeper = || match said.get("keepers")? {
+        (Value::List(keepers), _) => address::advertised(keepers.first()?).ok(),
+        _ => None,
+    };
+    connectable("advertise").or_else(|| connectable("listen")).or_else(first_keeper)
 }
 
 /// Everything that is said: `options` before the environment before `file`. Faults of reading are in the second part. An error:

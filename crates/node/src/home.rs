@@ -24,6 +24,11 @@ pub fn member_directory(world: &dyn World, devices: &[DeviceSetting]) -> Result<
             return Err(Error::new(ErrorKind::Invalid, text));
         }
     }
+    files_directory(world, devices)
+}
+
+/// The same of a node that keeps the metadata with others, or did: one of its directories may hold them.
+pub fn files_directory(world: &dyn World, devices: &[DeviceSetting]) -> Result<PathBuf> {
     let (mut found, mut trouble): (Vec<(&Path, Identity)>, Option<Error>) = (Vec::new(), None);
     for device in devices {
         match Identity::read(world, &device.directory) {

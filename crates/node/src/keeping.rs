@@ -23,25 +23,30 @@ pub const DIRECTORY: &str = "meta";
 /// The directory of the metadata store: in the place that was `said`; else in the one device directory that has one already, else in the
 /// first. A store whose devices are named in another order is the same store; two metadata stores are nobody's intention.
 pub fn metadata_directory(world: &dyn World, devices: &[DeviceSetting], said: Option<&Path>) -> Result<PathBuf> {
+    let directory = place(world, devices, said)?;
+    check(world, devices, &directory)?;
+    Ok(directory)
+}
+
+/// The same, whether the metadata of these devices are there or not.
+pub fn place(world: &dyn World, devices: &[DeviceSetting], said: Option<&Path>) -> Result<PathBuf> {
     let found = in_devices(world, devices)?;
-    let directory = match (said.map(|said| said.join(DIRECTORY)), found, devices.first()) {
+    match (said.map(|said| said.join(DIRECTORY)), found, devices.first()) {
         (Some(said), Some(other), _) if !is_same(world, &other, &said) => {
             let (other, said) = (shown(&other), shown(&said));
             let text = format!(
                 "{other} holds a metadata store, and metadata_dir wants it to be {said}; nothing was changed; move the directory there while \
                  no node runs, or leave metadata_dir out"
             );
-            return Err(Error::new(ErrorKind::Invalid, text));
+            Err(Error::new(ErrorKind::Invalid, text))
         }
-        (Some(said), _, _) => said,
-        (None, Some(found), _) => found,
-        (None, None, Some(first)) => first.directory.join(DIRECTORY),
+        (Some(said), _, _) => Ok(said),
+        (None, Some(found), _) => Ok(found),
+        (None, None, Some(first)) => Ok(first.directory.join(DIRECTORY)),
         (None, None, None) => {
-            return Err(Error::new(ErrorKind::Invalid, "no device was given; name at least one with --data DIR"));
+            Err(Error::new(ErrorKind::Invalid, "no device was given; name at least one with --data DIR"))
         }
-    };
-    check(world, devices, &directory)?;
-    Ok(directory)
+    }
 }
 
 /// The metadata store that these devices hold, or say to be theirs; none if there is none.

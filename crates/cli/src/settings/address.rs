@@ -2,10 +2,14 @@
 
 use base::error::{Error, ErrorKind, Result};
 use node::{Door, MetaPlace};
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 /// Where a store is and listens unless something else is said.
 pub const ADDRESS_UNSAID: &str = "127.0.0.1:7400";
+
+/// Longest address of a keeper: a host has 253 letters at the most, a port five digits.
+const KEEPER_MAX: usize = 253 + 6;
 
 /// Who reaches an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,6 +77,40 @@ pub fn meta(text: &str) -> Result<MetaPlace> {
     }
 }
 
+/// Who keeps the metadata together: one, three or five nodes, all different.
+pub fn keepers(list: &[&str]) -> Result<Vec<String>> {
+    if !matches!(list.len(), 1 | 3 | 5) {
+        return invalid(format!(
+            "{} keepers are named; name one, three or five: of three one may be away, of five two, and of an even number no more than of one less",
+            list.len()
+        ));
+    }
+    let distinct: BTreeSet<&&str> = list.iter().collect();
+    if distinct.len() < list.len() {
+        return invalid("one keeper is named twice; each is another node with an address of its own".to_string());
+    }
+    list.iter().map(|at| keeper(at)).collect()
+}
+
+/// The address of one of them, which they write into their files.
+fn keeper(at: &str) -> Result<String> {
+    let good = |letter: char| letter.is_alphanumeric() || "._-:[]%".contains(letter);
+    if at.len() > KEEPER_MAX || !at.chars().all(good) {
+        return invalid(format!("'{}' is not HOST:PORT; write for instance {ADDRESS_UNSAID}", at.escape_debug()));
+    }
+    advertised(at)
+}
+
+/// What a node whose own address is `own` is told of the metadata by a list of those who keep them. One alone is no more than `meta` can say.
+pub fn kept_by(keepers: Vec<String>, own: &str) -> MetaPlace {
+    let place = keepers.iter().position(|keeper| keeper == own);
+    match (&keepers[..], place) {
+        ([_], Some(_)) => MetaPlace::Local,
+        ([only], None) => MetaPlace::Node(only.clone()),
+        _ => MetaPlace::Several { keepers, own: place },
+    }
+}
+
 /// Where the console is: as it was said, or at the port after the store's (a free one for port 0). It asks for no secret, so
 /// that it is beyond loopback only where somebody said so.
 pub fn console(said: Option<&str>, listen: &str, has_secret: bool) -> Result<Door> {
@@ -123,7 +161,7 @@ fn near(at: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{advertised, console, hdfs, listening, meta};
+    use super::{advertised, console, hdfs, keepers, kept_by, listening, meta};
     use node::{Door, MetaPlace};
 
     /// Nothing is served beyond loopback without a secret, and whoever tries is told how to make one.
@@ -150,6 +188,32 @@ mod tests {
         assert_eq!(meta("local"), Ok(MetaPlace::Local));
         assert_eq!(meta("node://a:1"), Ok(MetaPlace::Node("a:1".to_string())));
         assert!(["", "etcd://a:1", "node://a", "a:1"].iter().all(|bad| meta(bad).is_err()));
+    }
+
+    /// Keepers are one, three or five that can be connected to, and a node among them knows its place.
+    #[test]
+    fn several_keepers() {
+        let three = ["a:7400", "b:7400", "c:7400"];
+        let list = keepers(&three).expect("three");
+        let several = |own| MetaPlace::Several { keepers: three.map(str::to_string).to_vec(), own };
+        assert_eq!(kept_by(list.clone(), "c:7400"), several(Some(2)));
+        assert_eq!(kept_by(list, "d:7400"), several(None));
+        let one = keepers(&["a:7400"]).expect("one");
+        assert_eq!(kept_by(one.clone(), "a:7400"), MetaPlace::Local);
+        assert_eq!(kept_by(one, "b:7400"), MetaPlace::Node("a:7400".to_string()));
+        assert!(keepers(&["a:1", "b:1", "c:1", "d:1", "e:1"]).is_ok());
+        for (bad, why) in [
+            (&[][..], "0 keepers"),
+            (&["a:1", "b:1"], "2 keepers"),
+            (&["a:1", "b:1", "c:1", "d:1"], "4 keepers"),
+            (&["a:1", "b:1", "a:1"], "named twice"),
+            (&["a:1", "b:1", "0.0.0.0:1"], "nobody can connect"),
+            (&["a:1", "b:1", "c:0"], "nobody can connect"),
+            (&["a:1", "b:1", "c"], "HOST:PORT"),
+            (&["a:1", "b:1", "c\":1"], "HOST:PORT"),
+        ] {
+            assert!(keepers(bad).is_err_and(|error| error.text().contains(why)), "{bad:?}");
+        }
     }
 
     /// The console is beside the store unless it is said where, and beyond loopback only if it is said.

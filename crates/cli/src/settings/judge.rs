@@ -1,6 +1,6 @@
 //! What was said, judged as a whole: the settings of a node or of a client, or everything that is wrong with them.
 
-use super::address::{ADDRESS_UNSAID, Reach, advertised, console, hdfs, listening, meta};
+use super::address::{ADDRESS_UNSAID, Reach, advertised, console, hdfs, keepers, kept_by, listening, meta};
 use super::device::device;
 use super::source::{Fault, Origin, Said, Value};
 use base::error::{Error, ErrorKind, Result};
@@ -28,7 +28,7 @@ const PEM_FILE_MAX: u64 = 1 << 20;
 const OF_TLS: [&str; 3] = ["tls.certificate", "tls.key", "tls.authority"];
 
 /// Keys that mean something only in a cluster.
-const OF_A_CLUSTER: [&str; 5] = ["name", "site", "rack", "advertise", "meta"];
+const OF_A_CLUSTER: [&str; 6] = ["name", "site", "rack", "advertise", "meta", "keepers"];
 
 /// The settings of a node, if nothing is wrong.
 pub fn serving(said: &Said) -> std::result::Result<Settings, Vec<Fault>> {
@@ -50,8 +50,15 @@ pub fn serving(said: &Said) -> std::result::Result<Settings, Vec<Fault>> {
     let as_new = judge.paths("as_new");
     let metadata_dir = judge.path("metadata_dir");
     let cluster = judge.cluster(&listen, reach);
-    if metadata_dir.is_some() && cluster.as_ref().is_some_and(|cluster| cluster.meta != MetaPlace::Local) {
-        judge.fault("metadata_dir", "another node keeps the metadata, as `meta` says; leave it out here");
+    match cluster.as_ref().map(|cluster| &cluster.meta).filter(|_| metadata_dir.is_some()) {
+        Some(MetaPlace::Node(_)) => {
+            judge.fault("metadata_dir", "another node keeps the metadata, as `meta` or `keepers` says; leave it out here");
+        }
+        Some(MetaPlace::Several { own: None, .. }) => judge.fault(
+            "metadata_dir",
+            "this node is none of `keepers`: neither `advertise` nor `listen` is spelled as one of them; mend that, or leave metadata_dir out here",
+        ),
+        _ => (),
     }
     let (Some(console), Some(hdfs), true) = (console, hdfs, judge.faults.is_empty()) else {
         return Err(judge.faults);
@@ -218,17 +225,32 @@ impl<'a> Judge<'a> {
         let site = self.parsed("site", place_name).unwrap_or_else(|| PLACE_UNSAID.to_string());
         let rack = self.parsed("rack", place_name).unwrap_or_else(|| PLACE_UNSAID.to_string());
         let advertise = self.parsed("advertise", advertised);
-        let meta = self.parsed("meta", meta).unwrap_or(MetaPlace::Local);
+        let meta = self.parsed("meta", meta);
+        let keepers = self.keepers();
         if reach == Some(Reach::Others { unspecified: true }) && !self.says("advertise") {
             let text =
                 format!("{listen} names every address of this machine; say in `advertise` by which others reach it");
             self.fault("listen", text);
         }
         let own = advertise.as_deref().unwrap_or(listen);
-        if matches!(&meta, MetaPlace::Node(at) if at == own) {
+        if matches!(&meta, Some(MetaPlace::Node(at)) if at == own) {
             self.fault("meta", format!("{own} is this node itself; write local if it keeps the metadata"));
         }
+        let meta = keepers.map(|keepers| kept_by(keepers, own)).or(meta).unwrap_or(MetaPlace::Local);
         Some(Cluster { id: id?, name, site, rack, advertise, meta })
+    }
+
+    /// Those who keep the metadata together.
+    fn keepers(&mut self) -> Option<Vec<String>> {
+        if !self.says("keepers") {
+            return None;
+        }
+        if self.says("meta") {
+            self.fault("keepers", "both `meta` and `keepers` say who keeps the metadata; leave one of them out");
+            return None;
+        }
+        let list: Vec<&str> = self.words("keepers").into_iter().map(|(word, _)| word).collect();
+        self.checked("keepers", "", |_| keepers(&list))
     }
 }
 
@@ -324,6 +346,36 @@ mod tests {
             ("127.0.0.1:7400", true, true)
         );
         assert_eq!(plain.devices[0].directory, Path::new("./stormwell-data"));
+    }
+
+    /// Several keepers: a node finds its own place by `advertise`, else by `listen`, and only a keeper has a directory for metadata.
+    #[test]
+    fn several_keepers() {
+        let meta = |text: &str| {
+            let text = format!("{CLUSTER}keepers = [\"a:1\", \"127.0.0.1:2\", \"c:3\"]\n{text}");
+            serving(&parse(Path::new("s.toml"), &text).0).expect("no fault").cluster.expect("a cluster").meta
+        };
+        let several =
+            |own| MetaPlace::Several { keepers: ["a:1", "127.0.0.1:2", "c:3"].map(str::to_string).to_vec(), own };
+        assert_eq!(meta("listen = \"127.0.0.1:2\"\nmetadata_dir = \"m\"\n"), several(Some(1)));
+        assert_eq!(meta("listen = \"127.0.0.1:2\"\nadvertise = \"c:3\"\n"), several(Some(2)));
+        assert_eq!(meta("listen = \"127.0.0.1:9\"\n"), several(None));
+        let three = "keepers = [\"a:1\", \"b:2\", \"c:3\"]\n";
+        assert!(faults(three)[0].contains("`cluster` is not said"));
+        for (more, why) in [
+            ("meta = \"local\"\n", "s.toml:2: keepers: both `meta` and `keepers`"),
+            ("metadata_dir = \"m\"\n", "s.toml:3: metadata_dir: this node is none of `keepers`"),
+        ] {
+            let said = faults(&format!("{CLUSTER}{three}{more}"));
+            assert!(said.len() == 1 && said[0].starts_with(why), "{said:?}");
+        }
+        assert!(faults(&format!("{CLUSTER}keepers = [\"a:1\", \"b:2\"]\n"))[0].contains("2 keepers are named"));
+        let one = |listen: &str| {
+            let text = format!("{CLUSTER}keepers = [\"127.0.0.1:1\"]\nlisten = \"{listen}\"\n");
+            serving(&parse(Path::new("s.toml"), &text).0).expect("no fault").cluster.expect("a cluster").meta
+        };
+        assert_eq!(one("127.0.0.1:1"), MetaPlace::Local);
+        assert_eq!(one("127.0.0.1:2"), MetaPlace::Node("127.0.0.1:1".to_string()));
     }
 
     /// All faults are named at once, each with its line and what to do.

@@ -57,6 +57,12 @@ pub const KEYS: &[Key] = &[
     key("rack", Takes::Text, "default", "Where in the site; what stands in a rack is lost together"),
     key("meta", Takes::Text, "local", "Who keeps the metadata: `local`, or another node as `node://HOST:PORT`"),
     key(
+        "keepers",
+        Takes::List,
+        "none",
+        "Who keeps the metadata together, instead of `meta`: three or five nodes, each `HOST:PORT`; the same on all, in one order",
+    ),
+    key(
         "listen",
         Takes::Text,
         "127.0.0.1:7400",
@@ -68,7 +74,7 @@ pub const KEYS: &[Key] = &[
         "metadata_dir",
         Takes::Text,
         "the first directory of `data`",
-        "Where the metadata are kept, a directory that need not be one of `data`; only where `meta` is `local`",
+        "Where the metadata are kept, a directory that need not be one of `data`; only on a node that keeps them",
     ),
     key(
         "as_new",
