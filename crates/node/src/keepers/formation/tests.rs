@@ -1,6 +1,7 @@
 //! Three machines whose keepers begin a store, in memory: started in each order, ended at each write, wiped, set differently, told late.
 
 mod histories;
+mod sockets;
 
 use super::{Formation, Given, Others, Outcome, Part};
 use crate::keepers::seating::{FILE, KeeperFile, Seating};
