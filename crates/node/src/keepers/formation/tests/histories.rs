@@ -12,6 +12,9 @@ use sim::random::SimRandom;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
+/// What the keeper at a place answered.
+type Answer = (usize, Result<(NodeId, wire::FormAnswer)>);
+
 /// Steps of one history.
 const STEPS: usize = 80;
 
@@ -21,7 +24,7 @@ struct History {
     /// What was on the disks before they were wiped.
     old: [Option<BTreeMap<PathBuf, String>>; 3],
     /// Answers that are on their way to a machine.
-    answers: [Vec<(usize, Result<(NodeId, wire::FormAnswer)>)>; 3],
+    answers: [Vec<Answer>; 3],
     /// All that was ever told.
     told: Vec<(NodeId, wire::Begin)>,
     /// Of each store the directories with which it was served.
