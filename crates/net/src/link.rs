@@ -174,6 +174,15 @@ impl Link {
         }
     }
 
+    /// Somebody says which node leads in this term, and where it listens: a link to whoever leads goes there if that is news.
+    pub fn follow(&self, leader: String, term: u64) {
+        if let Route::Remote(remote) = &self.route
+            && let Some(leads) = &remote.shared.leader
+        {
+            leads.told(leader, term);
+        }
+    }
+
     fn start(shared: Arc<Shared>, mut made: Option<Made>) -> Link {
         let connections = shared.settings.connections.max(1);
         let node = made.as_ref().map_or(NodeId::default(), |made| made.welcomed.node);

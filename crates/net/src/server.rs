@@ -188,6 +188,14 @@ async fn converse(stream: Box<dyn Stream>, role: Serving, settings: Arc<ServerSe
             let busy = error.kind() == ErrorKind::Busy;
             count(if busy { &stats.refused_connections } else { &stats.refused_frames }, 1);
         }
-        (settings.on_trouble)(format!("{peer}: disconnected: {error}"));
+        if !was_reset(&error) {
+            (settings.on_trouble)(format!("{peer}: disconnected: {error}"));
+        }
     }
+}
+
+/// Whether the other side just went: a link that leaves for the node that leads does so, and a program that is killed. Nothing is wrong here.
+fn was_reset(error: &Error) -> bool {
+    // ECONNRESET.
+    *error == std::io::Error::from_raw_os_error(104).into()
 }

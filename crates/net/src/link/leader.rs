@@ -183,7 +183,7 @@ impl Leader {
     }
 
     /// Somebody who was not asked for it says who leads: that is followed if it is news, and no reason to leave who is asked now if not.
-    fn told(&self, leader: String, term: u64) {
+    pub(super) fn told(&self, leader: String, term: u64) {
         let mut state = self.lock();
         if leader.len() > ADDRESS_LENGTH_MAX || state.followed.is_some_and(|followed| term <= followed) {
             return;

@@ -70,6 +70,9 @@ pub struct ReportAnswer {
     /// The term in which who answers leads: orders of a lower one are late. Zero: it is of an older version.
     #[prost(uint64, tag = "6")]
     pub term: u64,
+    /// Who answers, if several keep the metadata.
+    #[prost(message, optional, tag = "7")]
+    pub leader: Option<Id>,
 }
 
 /// Asks the node that keeps the metadata whether a session is open.
