@@ -30,7 +30,7 @@ pub struct Line {
 /// Options of every subcommand.
 #[derive(Clone, Debug, Args)]
 pub struct Global {
-    /// The store's address; `serve` listens there [env: STORMWELL_AT] [default: the configuration's, else 127.0.0.1:7400]
+    /// The store's address, or those of several nodes, A,B,C, of which the first that answers is asked; `serve` listens there [env: STORMWELL_AT] [default: the configuration's, else 127.0.0.1:7400]
     #[arg(long, value_name = "HOST:PORT", global = true)]
     pub at: Option<String>,
     /// The file with the cluster's secret [env: STORMWELL_SECRET_FILE]

@@ -28,6 +28,8 @@ const ANSWER_WAIT: Duration = Duration::from_secs(2);
 pub struct Context {
     /// Where the store is, `host:port`.
     pub at: String,
+    /// Where other nodes of it are, for when nobody answers there.
+    pub others: Vec<String>,
     /// The same, if an option said it.
     pub at_option: Option<String>,
     /// The configuration file that was said.
@@ -53,9 +55,12 @@ impl Context {
     pub fn new(global: Global) -> Context {
         let config = settings::file(global.config.as_deref());
         let at = global.at.clone().or_else(|| settings::variable(ADDRESS_VARIABLE));
-        let at = at.or_else(|| config.as_deref().and_then(settings::address_in));
+        let said = at.map(|at| at.split(',').map(|at| at.trim().to_string()).collect());
+        let addresses = said.unwrap_or_else(|| config.as_deref().map(settings::addresses_in).unwrap_or_default());
+        let mut addresses = addresses.into_iter();
         Context {
-            at: at.unwrap_or_else(|| ADDRESS_UNSAID.to_string()),
+            at: addresses.next().unwrap_or_else(|| ADDRESS_UNSAID.to_string()),
+            others: addresses.collect(),
             at_option: global.at,
             config,
             secret_file: global.secret_file,
@@ -106,7 +111,7 @@ impl Context {
         let (name, groups) = os::user::with_groups();
         Ok(Settings {
             net: tls.map_or(sockets.clone(), |tls| tls.over(sockets)),
-            address: self.at.clone(),
+            addresses: std::iter::once(&self.at).chain(&self.others).cloned().collect(),
             program: format!("stormwell {command}"),
             credentials,
             user: client::User { name, groups },

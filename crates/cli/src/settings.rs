@@ -33,20 +33,23 @@ pub fn file(option: Option<&Path>) -> Option<PathBuf> {
     option.map(Path::to_path_buf).or_else(|| variable(FILE_VARIABLE).map(PathBuf::from))
 }
 
-/// Where the node of this configuration is reached: where it says that others reach it, else where it listens, else where the first of the
-/// metadata's keepers is. None if it does not say
-/// so, or nobody can connect there: what else is wrong with the file is said where it is read for more.
-pub fn address_in(file: &Path) -> Option<String> {
-    let (said, _) = source::read(file).ok()?;
+/// Where the store of this configuration is reached: where its node says that others reach it, else where it listens; then where the metadata's keepers
+/// are. Nowhere if it does not say so, or nobody can connect there: what else is wrong with the file is said where it is read for more.
+pub fn addresses_in(file: &Path) -> Vec<String> {
+    let Ok((said, _)) = source::read(file) else { return Vec::new() };
     let connectable = |key| match said.get(key)? {
         (Value::Text(at), _) => address::advertised(at).ok(),
         _ => None,
     };
-    let first_keeper = || match said.get("keepers")? {
-        (Value::List(keepers), _) => address::advertised(keepers.first()?).ok(),
-        _ => None,
+    let keepers = match said.get("keepers") {
+        Some((Value::List(keepers), _)) => {
+            keepers.iter().filter_map(|keeper| address::advertised(keeper).ok()).collect()
+        }
+        _ => Vec::new(),
     };
-    connectable("advertise").or_else(|| connectable("listen")).or_else(first_keeper)
+    let mut addresses = Vec::from_iter(connectable("advertise").or_else(|| connectable("listen")));
+    addresses.extend(keepers.into_iter().filter(|keeper| !addresses.contains(keeper)).collect::<Vec<_>>());
+    addresses
 }
 
 /// Everything that is said: `options` before the environment before `file`. Faults of reading are in the second part. An error:

@@ -27,8 +27,8 @@ use tokio::task::JoinHandle;
 pub struct Settings {
     /// The network.
     pub net: Arc<dyn Net>,
-    /// A node of the cluster, as `host:port`; the others are found through it.
-    pub address: String,
+    /// Nodes of the cluster, as `host:port`, one at least; the others are found through the first of them that answers.
+    pub addresses: Vec<String>,
     /// Which program asks, for people: `stormwell put`.
     pub program: String,
     /// The cluster that is meant and its secret, as far as they are known.
@@ -146,13 +146,13 @@ impl Client {
     /// answers.
     pub async fn connect(settings: Settings) -> Result<Client> {
         let session = SessionId(settings.random.wide());
-        let Start { connector, address, renewal, surroundings } = Start::of(settings, session);
-        let link = Link::connect(connector.net.clone(), &address, connector.settings.clone()).await?;
-        let (view, _) = link.call(&View {}, Payload::empty()).await?;
+        let Start { connector, addresses, renewal, surroundings } = Start::of(settings, session);
+        let (address, link, view) = first_of(&connector, &addresses).await?;
         // Where it was named by is where it is reached, whatever it says of itself.
         let links = Links::made(link.clone(), &address, connector.settings.connections);
         let mut given = vec![(link.node(), Arc::new(links))];
-        let keeper = match (NodeId(view.keeper.value()), keeper_address(&view)) {
+        let keeper = match (NodeId(view.keeper.value()), address_of(&view, view.keeper)) {
+            _ if !view.keepers.is_empty() => connector.to_leader(leaders(&view, &address)),
             (keeper, _) if keeper == link.node() => link,
             (keeper, Some(at)) => {
                 let link = Link::connect(connector.net.clone(), &at, connector.settings.clone()).await;
@@ -169,7 +169,7 @@ impl Client {
         Client::begin(routes, renewal, surroundings).await
     }
 
-    /// A client on a node that keeps the metadata, which keeps the session open, too. `settings.address` is not looked at.
+    /// A client on a node that keeps the metadata, which keeps the session open, too. `settings.addresses` are not looked at.
     /// Must be called within a tokio runtime.
     pub fn on_local_node(near: LocalNode, settings: Settings) -> Client {
         let LocalNode { node, link, session } = near;
@@ -179,14 +179,21 @@ impl Client {
         Client::start(routes, session::Renew::default(), surroundings)
     }
 
-    /// A client on a node that does not: connects to the one that does, at `settings.address`, and begins the session there.
-    /// `Unreachable` if that does not answer.
+    /// A client on a node that does not keep it alone: connects to the one that does, at `settings.addresses`, or to whichever of the nodes there
+    /// leads the keepers, and begins the session there. `Unreachable` if nobody answers.
     pub async fn on_member(near: LocalNode, settings: Settings) -> Result<Client> {
         let LocalNode { node, link, session } = near;
-        let Start { connector, address, renewal, surroundings } = Start::of(settings, session);
-        let keeper = Link::connect(connector.net.clone(), &address, connector.settings.clone()).await?;
-        let links = Links::made(keeper.clone(), &address, connector.settings.connections);
-        let given = vec![(node, Arc::new(Links::near(link))), (keeper.node(), Arc::new(links))];
+        let Start { connector, addresses, renewal, surroundings } = Start::of(settings, session);
+        let mut given = vec![(node, Arc::new(Links::near(link)))];
+        let keeper = match &addresses[..] {
+            [address] => {
+                let keeper = Link::connect(connector.net.clone(), address, connector.settings.clone()).await?;
+                let links = Links::made(keeper.clone(), address, connector.settings.connections);
+                given.push((keeper.node(), Arc::new(links)));
+                keeper
+            }
+            _ => connector.to_leader(addresses),
+        };
         let routes = Routes::new(connector, keeper, given, Some(node), surroundings.clock.clone());
         Client::begin(routes, renewal, surroundings).await
     }
@@ -415,7 +422,7 @@ impl Client {
 /// What a client begins with.
 struct Start {
     connector: Connector,
-    address: String,
+    addresses: Vec<String>,
     renewal: session::Renew,
     surroundings: Surroundings,
 }
@@ -430,7 +437,7 @@ struct Surroundings {
 
 impl Start {
     fn of(settings: Settings, session: SessionId) -> Start {
-        let Settings { net, address, program, credentials, clock, random, pool, connections, silence_max, .. } =
+        let Settings { net, addresses, program, credentials, clock, random, pool, connections, silence_max, .. } =
             settings;
         let User { name: owner, groups } = settings.user;
         let (group, groups) =
@@ -452,15 +459,52 @@ impl Start {
         let renewal = session::Renew { owner, group, groups, again: false };
         Start {
             connector: Connector { net, settings },
-            address,
+            addresses,
             renewal,
             surroundings: Surroundings { clock, random, pool, session },
         }
     }
 }
 
-fn keeper_address(view: &ViewAnswer) -> Option<String> {
-    view.members.iter().find(|member| member.node.node == view.keeper).map(|member| member.node.address.clone())
+/// How long each of several nodes has to answer before the next one is asked; when none has, each gets the time that one alone has.
+const NEXT_AFTER: Duration = Duration::from_secs(1);
+
+/// The first of these nodes that answers, and who is there as it says; else the error of the first one.
+async fn first_of(connector: &Connector, addresses: &[String]) -> Result<(String, Link, ViewAnswer)> {
+    let viewed = async |address: &String| {
+        let link = Link::connect(connector.net.clone(), address, connector.settings.clone()).await?;
+        let (view, _) = link.call(&View {}, Payload::empty()).await?;
+        Ok::<_, Error>((address.clone(), link, view))
+    };
+    for address in addresses.iter().filter(|_| addresses.len() > 1) {
+        if let Ok(Ok(found)) = tokio::time::timeout(NEXT_AFTER, viewed(address)).await {
+            return Ok(found);
+        }
+    }
+    let mut trouble = None;
+    for address in addresses {
+        match viewed(address).await {
+            Ok(found) => return Ok(found),
+            Err(error) => drop(trouble.get_or_insert(error)),
+        }
+    }
+    Err(trouble.unwrap_or_else(|| Error::new(ErrorKind::Invalid, "no node was named; name one with --at HOST:PORT")))
+}
+
+fn address_of(view: &ViewAnswer, node: Id) -> Option<String> {
+    view.members.iter().find(|member| member.node.node == node).map(|member| member.node.address.clone())
+}
+
+/// Where whoever leads the keepers is asked for: where one of them leads now, then where the others are, then where this view is from.
+fn leaders(view: &ViewAnswer, from: &str) -> Vec<String> {
+    let keepers = std::iter::once(view.keeper).chain(view.keepers.iter().copied());
+    let mut addresses: Vec<String> = Vec::new();
+    for address in keepers.filter_map(|keeper| address_of(view, keeper)).chain([from.to_string()]) {
+        if !addresses.contains(&address) {
+            addresses.push(address);
+        }
+    }
+    addresses
 }
 
 fn no_keeper(address: &str, keeper: NodeId) -> Error {

@@ -28,10 +28,17 @@ pub(crate) struct Connector {
     pub(crate) settings: LinkSettings,
 }
 
+impl Connector {
+    /// A link to whichever of the nodes there leads the metadata's keepers.
+    pub(crate) fn to_leader(&self, addresses: Vec<String>) -> Link {
+        Link::to_leader(self.net.clone(), addresses, self.settings.clone())
+    }
+}
+
 /// The ways from this client to every device.
 pub(crate) struct Routes {
     connector: Connector,
-    /// The link to the node that keeps the metadata.
+    /// The link to the node that keeps the metadata, or to whichever leads those that do.
     keeper: Link,
     /// The node that the client stands on.
     here: Option<NodeId>,
@@ -59,6 +66,11 @@ pub(crate) struct Table {
 }
 
 impl Table {
+    /// Whether this node alone keeps the metadata: without it nothing goes on.
+    fn keeps_alone(&self, node: NodeId) -> bool {
+        self.view.keepers.is_empty() && node == NodeId(self.view.keeper.value())
+    }
+
     /// The node that has a device.
     pub(crate) fn node_of(&self, device: DeviceId) -> Option<NodeId> {
         self.devices.get(&device.0).map(|peer| peer.node)
@@ -188,12 +200,12 @@ impl Routes {
         of_node.into_iter().filter(|beside| *beside != device).collect()
     }
 
-    /// Whether this error says that a device cannot be reached now, while other nodes go on: not if it is on the node that keeps
+    /// Whether this error says that a device cannot be reached now, while other nodes go on: not if it is on the node that alone keeps
     /// the metadata, without which nothing does.
     pub(crate) fn may_come_back(&self, device: Id, error: &Error) -> bool {
         let table = self.table();
         match table.devices.get(&device.value()) {
-            Some(peer) => error.kind() == ErrorKind::Unreachable && peer.node != NodeId(table.view.keeper.value()),
+            Some(peer) => error.kind() == ErrorKind::Unreachable && !table.keeps_alone(peer.node),
             None => error.kind() == ErrorKind::NotFound,
         }
     }
@@ -231,6 +243,8 @@ impl Routes {
     /// Goes by this view from now on.
     pub(crate) fn learn(&self, view: ViewAnswer) -> Result<Arc<Table>> {
         let table = Arc::new(self.table_of(view, &self.table())?);
+        let keepers = table.view.members.iter().filter(|member| table.view.keepers.contains(&member.node.node));
+        self.keeper.learn(keepers.map(|member| member.node.address.clone()).collect());
         *self.table.write().unwrap_or_else(PoisonError::into_inner) = table.clone();
         Ok(table)
     }
@@ -283,7 +297,7 @@ impl Route<'_> {
         }
         let Route { routes, device, table, peer, again } = self;
         // Where that one is, a client is told once.
-        let keeps = peer.node == NodeId(table.view.keeper.value());
+        let keeps = table.keeps_alone(peer.node);
         if !again
             && !keeps
             && let Ok(table) = routes.refresh(&table).await

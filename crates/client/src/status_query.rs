@@ -12,9 +12,9 @@ pub struct StatusQuery {
 }
 
 impl StatusQuery {
-    /// Connects to a node. `Unreachable` if nobody answers; later calls connect again by themselves.
+    /// Connects to the first node that is named: each answers for itself. `Unreachable` if that does not; later calls connect again by themselves.
     pub async fn connect(settings: Settings) -> Result<StatusQuery> {
-        let Settings { net, address, program, credentials, clock, random, pool, silence_max, .. } = settings;
+        let Settings { net, addresses, program, credentials, clock, random, pool, silence_max, .. } = settings;
         let settings = LinkSettings {
             session: SessionId(random.wide()),
             program,
@@ -29,7 +29,8 @@ impl StatusQuery {
             meant: None,
             once: false,
         };
-        Ok(StatusQuery { link: Link::connect(net, &address, settings).await? })
+        let address = addresses.first().map(String::as_str).unwrap_or_default();
+        Ok(StatusQuery { link: Link::connect(net, address, settings).await? })
     }
 
     /// How the node is, and its page of metrics (see `LookAnswer`).

@@ -206,6 +206,7 @@ impl Ground {
 pub fn at(context: &Context, address: &str) -> Context {
     Context {
         at: address.to_string(),
+        others: Vec::new(),
         at_option: None,
         config: None,
         secret_file: None,

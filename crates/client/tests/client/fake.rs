@@ -141,7 +141,7 @@ impl Fake {
         let link = Link::local(Arc::new(FakeService { fake: self.clone(), node: None }), session);
         let settings = Settings {
             net: Arc::new(SimNet::new(1, self.clock.clone(), "client")),
-            address: String::new(),
+            addresses: Vec::new(),
             program: "test".into(),
             credentials: Credentials::default(),
             user: Default::default(),

@@ -64,7 +64,7 @@ impl Target {
     pub fn settings(&self, connections: usize, silence_max: Duration) -> Settings {
         Settings {
             net: Arc::new(TcpNet),
-            address: self.store.clone(),
+            addresses: vec![self.store.clone()],
             program: "lab attacks".to_string(),
             credentials: net::Credentials::default(),
             user: client::User::default(),

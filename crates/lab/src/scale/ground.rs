@@ -155,7 +155,7 @@ impl Store {
         let Tools { clock, random, .. } = self.tools.clone();
         let settings = client::Settings {
             net: self.net(number),
-            address: self.nodes[number].address.clone(),
+            addresses: vec![self.nodes[number].address.clone()],
             program: "lab scale".to_string(),
             credentials: net::Credentials::default(),
             user: client::User::default(),

@@ -335,7 +335,7 @@ impl Scene {
             credentials: net::Credentials::default(),
             user: client::User::default(),
             net: Arc::new(host.clone()),
-            address: self.address(random),
+            addresses: vec![self.address(random)],
             program: name.to_string(),
             clock: self.clock.clone(),
             random: chance.clone(),

@@ -254,7 +254,7 @@ impl Caller {
     pub async fn connect(&self, address: &str, silence_max: Duration) -> Result<Client> {
         let settings = Settings {
             net: self.net.clone(),
-            address: address.to_string(),
+            addresses: vec![address.to_string()],
             program: "lab trials".to_string(),
             credentials: self.credentials.clone(),
             user: client::User::default(),

@@ -154,7 +154,7 @@ pub async fn client_of(address: &str) -> Client {
 pub async fn client_as(address: &str, user: client::User) -> Client {
     let settings = client::Settings {
         net: Arc::new(os::net::TcpNet),
-        address: address.to_string(),
+        addresses: vec![address.to_string()],
         program: "test".to_string(),
         credentials: net::Credentials::default(),
         user,

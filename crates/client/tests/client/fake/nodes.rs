@@ -96,7 +96,7 @@ impl Nodes {
     pub async fn client(&self, address: &str) -> Client {
         let settings = Settings {
             net: Arc::new(self.net.clone()),
-            address: address.to_string(),
+            addresses: vec![address.to_string()],
             program: "test".to_string(),
             credentials: Credentials::default(),
             user: Default::default(),
