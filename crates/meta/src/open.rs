@@ -15,7 +15,7 @@ use base::disk::{BlockFile, Disk, FileKind, FileName, Op, wait};
 use base::error::{Error, ErrorKind, Result};
 use base::id::{ClusterId, ROOT};
 use base::unit::{Time, WallTime};
-use base::version::{ProgramVersion, newer};
+use base::version::ProgramVersion;
 use prost::Message;
 use quorum::{Entry, KeeperId, Seat, Stamp};
 use redb::{Database, ReadableDatabase, TableError};
@@ -217,8 +217,12 @@ fn seat(layers: &Layers, settings: &Settings) -> Result<Seat> {
             return Err(Error::new(ErrorKind::Invalid, text));
         }
         (None, _) => {
-            let what = format!("the metadata is kept by {} nodes", voters.len());
-            return Err(newer(what, ProgramVersion::default()));
+            let text = format!(
+                "the metadata here is kept by {} nodes together, and what they acknowledged may be at another one of them; nothing was changed; \
+                 start the node with the `keepers` that it had",
+                voters.len()
+            );
+            return Err(Error::new(ErrorKind::Unsupported, text));
         }
     };
     Ok(Seat {

@@ -13,6 +13,8 @@ pub mod orders;
 pub mod orphans;
 pub mod reports;
 pub mod targets;
+pub mod telling;
+pub mod turns;
 
 use crate::leading::Leading;
 use crate::node::{Keeper, Node};
@@ -24,6 +26,7 @@ use joining::JoinBags;
 use orphans::EndAbandoned;
 use reports::Report;
 use std::sync::Arc;
+use telling::{TellNodes, gather};
 use tokio::task::JoinSet;
 
 /// The keeper of this node leads from now on, in this term, until its end (`Keeper::end`). One task begins and ends all leaderships of a keeper,
@@ -43,6 +46,10 @@ fn jobs(node: &Arc<Node>, leading: &Arc<Leading>) -> JoinSet<()> {
         let _comparing = compare_all(&drains, &of).await;
         job::run(Drain::default(), drains, of).await;
     });
+    if !leading.alone {
+        running.spawn(gather(node.clone(), leading.clone()));
+        running.spawn(job::run(TellNodes, node.clone(), leading.clone()));
+    }
     running.spawn(job::run(Report::default(), node.clone(), leading.clone()));
     running.spawn(job::run(ForgetSessions::default(), node.clone(), leading.clone()));
     running.spawn(job::run(CompareReturned::default(), node.clone(), leading.clone()));

@@ -1,5 +1,6 @@
-//! The HDFS gateway of this node: it stands on a link to the node itself, where a call is a function call. Where the metadata is
-//! kept its session lives as long as the node serves; on another node it has one like any client, and a new one when that is over.
+//! The HDFS gateway of this node: it stands on a link to the node itself, where a call is a function call. Where the metadata is kept by
+//! one node alone its session lives as long as that serves; on another node, or if several keep it, it has one like any client, and a new one when
+//! that is over.
 
 use crate::node::Node;
 use crate::service::NodeService;
@@ -40,8 +41,8 @@ pub struct Given {
     pub net: Arc<dyn Net>,
     /// What other nodes want to be shown.
     pub credentials: Credentials,
-    /// Where the node that keeps the metadata is, `host:port`; none: it is this one.
-    pub keeper: Option<String>,
+    /// Where the node that keeps the metadata is, `host:port`, or those that keep it together are; none: it is this one alone.
+    pub keepers: Vec<String>,
     /// Least bytes in a block of a new file.
     pub min_block_size: u64,
     /// Most connections at once.
@@ -74,8 +75,8 @@ impl Hdfs {
     /// the latest when its session is over.
     pub async fn start(given: Given, listener: Box<dyn Listener>, stopped: watch::Receiver<bool>) -> Result<Hdfs> {
         let node = given.node.clone();
-        if let Some(keeper) = given.keeper.clone() {
-            let task = tokio::spawn(serve_as_member(given, keeper, listener, stopped));
+        if !given.keepers.is_empty() {
+            let task = tokio::spawn(serve_as_member(given, listener, stopped));
             return Ok(Hdfs { node, session: None, task });
         }
         for before in 1..=STARTS_BEFORE.min(given.incarnation) {
@@ -87,7 +88,7 @@ impl Hdfs {
         let user = User { name, groups };
         node.metadata()?.keep_open(session);
         node.metadata()?.ask_for(Caller { session, call: 0, floor: 0 }, meta::Request::OpenSession { user }).await?;
-        let client = Client::on_local_node(given.near(session), given.around(String::new()));
+        let client = Client::on_local_node(given.near(session), given.around());
         let task = tokio::spawn(Gateway::serve(given.settings(client), listener, stopped));
         Ok(Hdfs { node, session: Some(session), task })
     }
@@ -107,18 +108,13 @@ impl Hdfs {
 
 /// Serves under one session after another until `stopped` becomes true. While the node that keeps the metadata cannot be reached,
 /// connections wait.
-async fn serve_as_member(
-    given: Given,
-    keeper: String,
-    listener: Box<dyn Listener>,
-    mut stopped: watch::Receiver<bool>,
-) {
+async fn serve_as_member(given: Given, listener: Box<dyn Listener>, mut stopped: watch::Receiver<bool>) {
     let (address, mut listener) = (listener.address(), Some(listener));
     let mut is_told = false;
     loop {
         let session = SessionId(given.random.wide());
         let begun = async {
-            let client = Client::on_member(given.near(session), given.around(keeper.clone())).await?;
+            let client = Client::on_member(given.near(session), given.around()).await?;
             if !is_told && let Some(trouble) = cannot_speak(&client).await {
                 is_told = true;
                 (given.on_trouble)(trouble);
@@ -188,11 +184,11 @@ impl Given {
         LocalNode { node: self.node.id, link, session }
     }
 
-    fn around(&self, address: String) -> client::Settings {
+    fn around(&self) -> client::Settings {
         let (name, groups) = os::user::with_groups();
         client::Settings {
             net: self.net.clone(),
-            address,
+            addresses: self.keepers.clone(),
             program: "stormwell serve (hdfs)".to_string(),
             credentials: self.credentials.clone(),
             user: client::User { name, groups },

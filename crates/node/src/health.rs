@@ -30,10 +30,15 @@ pub async fn look(node: &Node) -> Health {
     let waits = match &node.role {
         Role::Keeper(keeper) => trouble_of(&keeper.metadata).await,
         Role::Member(membership) => membership.waits(),
+        Role::Several(several) => several.membership.waits(),
     };
     if let Some(trouble) = waits {
         ready = false;
         troubles.push(trouble);
+    }
+    if let Role::Several(several) = &node.role {
+        // Two others may serve meanwhile.
+        troubles.extend(several.troubles());
     }
     let mut writable = 0;
     for device in node.served() {

@@ -1,53 +1,140 @@
-//! What a node has that keeps the metadata with others: where its directory is, who they are (`seating`), how they begin a store together
-//! (`formation`), and how they speak (`lanes`).
+//! What a node has that keeps the metadata with others: where its directory is (`place`), who they are (`seating`), how they begin a store together
+//! (`formation`), how they speak (`lanes`) and hear (`steps`). How this one begins to keep and to lead is in `control::turns`.
 
 pub mod formation;
-#[cfg_attr(not(test), expect(dead_code, reason = "nodes use it when they keep a store with others"))]
 pub mod lanes;
+pub mod place;
 pub mod seating;
-#[cfg_attr(not(test), expect(dead_code, reason = "nodes use it when they keep a store with others"))]
 pub mod steps;
 #[cfg(test)]
 mod tests;
 
-use crate::settings::DeviceSetting;
-use crate::world::World;
-use crate::{identity, keeping, metadata};
-use base::disk::{FileKind, FileName};
-use base::error::Result;
-use base::policy::Class;
-use std::path::{Path, PathBuf};
+use crate::control::claims::lock;
+use crate::leading::Leading;
+use crate::log::{Level, Log};
+use crate::membership::Membership;
+use crate::metadata::Metadata;
+use crate::node::Keeper;
+use crate::world::Ended;
+use base::error::{Error, Result};
+use base::id::NodeId;
+use base::moved::Moved;
+use formation::Formation;
+use lanes::Lanes;
+use meta::{KeeperId, Part};
+use seating::Seating;
+use std::sync::{Arc, Mutex, OnceLock};
 
-/// The directory of a keeper: `meta` in the place that was `said`, else in the one device directory that has one, else in the first. It is not
-/// refused for devices that are in use and metadata that are not there: a machine whose metadata are lost starts with its devices. The directory
-/// is new then, and no keeper's (`formation`).
-pub fn directory(world: &dyn World, devices: &[DeviceSetting], said: Option<&Path>) -> Result<PathBuf> {
-    keeping::place(world, devices, said)
+/// What a node has whose store several nodes keep.
+pub struct Several {
+    /// What every node of such a store is, those that keep it, too.
+    pub membership: Arc<Membership>,
+    /// How it begins to keep; none: it is not told to.
+    pub formation: Option<Arc<Formation>>,
+    /// It keeps.
+    pub keeping: OnceLock<Keeping>,
+    /// Why it does not, although it is told to.
+    trouble: Mutex<Option<String>>,
 }
 
-/// Whether one of these devices has been in use, so that a directory of metadata that is made now comes late. To be asked before devices are
-/// opened.
-pub fn is_late(world: &dyn World, devices: &[DeviceSetting]) -> Result<bool> {
-    for device in devices.iter().filter(|device| device.class != Class::Memory) {
-        if world.exists(&device.identity())? {
-            return Ok(true);
-        }
+/// What a node has that keeps a store with others.
+pub struct Keeping {
+    /// As one that keeps alone has it.
+    pub keeper: Keeper,
+    /// Who they are, and which of them it is.
+    pub seating: Seating,
+    pub own: KeeperId,
+    /// The ways to the others.
+    pub lanes: Arc<Lanes>,
+    /// The threads of the metadata.
+    pub engines: Mutex<Vec<Ended>>,
+}
+
+/// Opens the metadata when it is known who keeps them, and which one of them this is.
+pub type Open = Box<dyn FnOnce(&Seating, KeeperId) -> Result<Opened> + Send>;
+
+/// What was opened.
+pub struct Opened {
+    /// As one that keeps alone has it.
+    pub keeper: Keeper,
+    /// The ways to the others.
+    pub lanes: Arc<Lanes>,
+    /// The threads of the metadata.
+    pub engines: Vec<Ended>,
+    /// What people should know about its disk.
+    pub note: Option<String>,
+}
+
+impl Several {
+    /// What is not known yet to keep anything.
+    pub fn new(membership: Arc<Membership>, formation: Option<Arc<Formation>>) -> Several {
+        Several { membership, formation, keeping: OnceLock::new(), trouble: Mutex::default() }
     }
-    Ok(false)
-}
 
-/// Whether a directory has metadata, of whomever: their tree or votes.
-fn has_metadata(world: &dyn World, directory: &Path) -> Result<bool> {
-    let votes = [0, 1].map(|number| FileName { kind: FileKind::Vote, number }.to_string());
-    for name in votes.iter().map(String::as_str).chain([metadata::TREE]) {
-        if world.exists(&directory.join(name))? {
-            return Ok(true);
-        }
+    /// What it has if it keeps.
+    pub fn keeping(&self) -> Option<&Keeping> {
+        self.keeping.get()
     }
-    Ok(false)
+
+    /// Why it does not keep although it is told to: what it waits for, or what it found; or what is wrong with what it keeps.
+    pub fn troubles(&self) -> Vec<String> {
+        if let Some(keeping) = self.keeping() {
+            return keeping.keeper.metadata.standing().into_iter().collect();
+        }
+        let waits = self.formation.as_ref().map(|formation| formation.waits()).unwrap_or_default();
+        waits.into_iter().chain(lock(&self.trouble).clone()).collect()
+    }
+
+    /// It keeps nothing, for this reason.
+    pub fn tell(&self, log: &Log, trouble: String) {
+        log.say(Level::Error, "metadata", &trouble, &[]);
+        *lock(&self.trouble) = Some(trouble);
+    }
+
+    /// Its leadership.
+    pub fn leading(&self) -> Result<Arc<Leading>> {
+        self.keeping().and_then(|keeping| keeping.keeper.leading()).ok_or_else(|| self.moved())
+    }
+
+    /// The metadata store, if that leads.
+    pub fn metadata(&self) -> Result<&Arc<Metadata>> {
+        let metadata = self.keeping().map(|keeping| &keeping.keeper.metadata);
+        metadata.filter(|metadata| metadata.part().leads()).ok_or_else(|| self.moved())
+    }
+
+    /// Who leads in its place, as far as it knows: what its keeper heard last, or what it was told as a member, whichever is later.
+    fn moved(&self) -> Error {
+        let told = self.membership.leads();
+        let Some(keeping) = self.keeping() else { return told.into() };
+        let part = keeping.keeper.metadata.part();
+        let own = keeping.address(keeping.own);
+        let moved = match part {
+            Part::Follows { leader: Some(leader), term } if term >= told.term => {
+                Moved { leader: keeping.address(leader), term }
+            }
+            _ => told,
+        };
+        // It was told itself that it leads, and it does not.
+        let leader = moved.leader.filter(|leader| own.as_ref() != Some(leader));
+        Moved { leader, ..moved }.into()
+    }
+
+    /// The nodes that keep the store.
+    pub fn keepers(&self) -> Vec<NodeId> {
+        let seats = self.keeping().map(|keeping| keeping.seating.seats.iter().map(|seat| seat.node).collect());
+        seats.unwrap_or_else(|| self.membership.keepers())
+    }
+
+    /// The threads of what it keeps, for whoever waits until they have ended.
+    pub fn engines(&self) -> Vec<Ended> {
+        let engines = self.keeping().map(|keeping| std::mem::take(&mut *lock(&keeping.engines)));
+        engines.unwrap_or_default()
+    }
 }
 
-/// Whether a store has been made there by a node that keeps it alone.
-fn is_alone(world: &dyn World, directory: &Path) -> Result<bool> {
-    Ok(has_metadata(world, directory)? || world.exists(&directory.join(identity::FILE))?)
+impl Keeping {
+    /// Where the node of this keeper listens.
+    fn address(&self, keeper: KeeperId) -> Option<String> {
+        self.seating.of_number(keeper).map(|seat| seat.address.clone())
+    }
 }

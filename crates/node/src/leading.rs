@@ -5,12 +5,13 @@ mod tests;
 
 use crate::control::claims::lock;
 use crate::control::orders::Jobs;
+use crate::device::Device;
 use crate::device_handle::DeviceHandle;
 use crate::metadata::Metadata;
 use crate::node::{Keeper, Node};
 use crate::peers::Peers;
 use base::error::{Error, ErrorKind, Result};
-use base::id::DeviceId;
+use base::id::{DeviceId, NodeId};
 use net::{Asker, LinkSettings};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::{Notify, watch};
@@ -23,12 +24,17 @@ pub struct Leading {
     pub term: u64,
     /// The metadata store.
     pub metadata: Arc<Metadata>,
-    /// The other nodes.
+    /// Its keeper is the only one, so the devices of this node are its own: what it orders of them is a function call, which no other leader can
+    /// overtake. Of several keepers the one that leads orders of them as of those of any other node, over a link with its term.
+    pub alone: bool,
+    /// The nodes that are ordered something over links: the other ones, and of several keepers this one, too.
     pub peers: Peers,
     /// What jobs share: who is at what.
     pub jobs: Jobs,
     /// Says that a device is to be emptied.
     pub drains: Arc<Notify>,
+    /// The nodes have said which devices they have, or had the time to: until then nothing new finds a place.
+    gathered: watch::Sender<bool>,
     /// The jobs that run; none: it is over.
     running: Mutex<Option<JoinSet<()>>>,
     /// It is over. Whoever works for it, beside its jobs, has a receiver, so that the end can wait for him.
@@ -41,9 +47,11 @@ impl Keeper {
         let leading = Arc::new(Leading {
             term,
             metadata: self.metadata.clone(),
+            alone: node.is_alone(),
             peers: Peers::new(self.network.clone(), self.links_of(term)),
             jobs: Jobs::new(node.clock.clone()),
             drains: Arc::default(),
+            gathered: watch::Sender::new(node.is_alone()),
             running: Mutex::new(Some(JoinSet::new())),
             ended: watch::Sender::new(false),
         });
@@ -103,6 +111,19 @@ impl Leading {
         self.end_jobs().await;
     }
 
+    /// Waits until the nodes have said which devices they have (`control::telling`), or the leadership is over.
+    pub async fn until_gathered(&self) {
+        if !*self.gathered.borrow() {
+            let mut gathered = self.gathered.subscribe();
+            let _over = self.meanwhile(gathered.wait_for(|gathered| *gathered)).await;
+        }
+    }
+
+    /// The nodes have said which devices they have.
+    pub fn is_gathered(&self) {
+        self.gathered.send_replace(true);
+    }
+
     /// Does a part of a job beside that: until it is done, or the leadership over, whose end waits for it.
     pub async fn meanwhile<T>(&self, work: impl Future<Output = T>) -> Option<T> {
         let mut ended = self.ended.subscribe();
@@ -115,7 +136,7 @@ impl Leading {
 
     /// A device of the store, wherever it is. `Unreachable` if it is on a node that was not heard of since this leadership began.
     pub fn device_handle(&self, node: &Node, id: DeviceId) -> Result<DeviceHandle> {
-        if let Some(device) = node.devices.get(&id) {
+        if let Some(device) = node.devices.get(&id).filter(|_| self.alone) {
             return Ok(DeviceHandle::Local(device.clone()));
         }
         if let Some(far) = self.peers.device(id) {
@@ -131,9 +152,19 @@ impl Leading {
         Err(Error::new(ErrorKind::Unreachable, text))
     }
 
+    /// The store's devices of which something is ordered by a function call.
+    pub fn near<'a>(&self, node: &'a Node) -> impl Iterator<Item = &'a Arc<Device>> {
+        node.served().filter(|_| self.alone)
+    }
+
+    /// Whether that is so of this node's devices.
+    pub fn is_near(&self, node: &Node, of: NodeId) -> bool {
+        self.alone && of == node.id
+    }
+
     /// All devices of the store that are known to be somewhere, near ones first.
     pub fn device_handles(&self, node: &Node) -> Vec<DeviceHandle> {
-        let near = node.served().cloned().map(DeviceHandle::Local);
+        let near = self.near(node).cloned().map(DeviceHandle::Local);
         near.chain(self.peers.devices().into_iter().map(DeviceHandle::Remote)).collect()
     }
 }

@@ -1,5 +1,5 @@
-//! A node that does not keep the metadata: what it knows of the cluster, and whose writes it takes. How it reports to the keeper is in
-//! `reporting`.
+//! A node that does not keep the metadata alone: what it knows of the cluster, and whose writes it takes. How it reports to the keeper, or to the one
+//! of several that leads, is in `reporting`.
 
 pub mod reporting;
 pub mod terms;
@@ -8,6 +8,7 @@ use base::env::Clock;
 use base::error::{Error, ErrorKind, Result};
 use base::id::{DeviceId, NodeId, RequestId, SessionId};
 use base::limit::{CLOCK_DRIFT_MAX, SESSION_LEASE};
+use base::moved::Moved;
 use base::net::Net;
 use base::planted::Planted;
 use base::unit::Time;
@@ -17,11 +18,19 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use terms::{Pass, Terms};
+use tokio::sync::Notify;
+
+/// Where a member reports to.
+pub enum Keepers {
+    /// The node there keeps the metadata, `host:port`.
+    Alone(String),
+    /// The nodes there keep it together, and whoever of them leads takes reports.
+    Several(Vec<String>),
+}
 
 /// What a node knows of the cluster that it is a member of.
 pub struct Membership {
-    /// Where the node that keeps the metadata is.
-    keeper: String,
+    keepers: Keepers,
     network: Arc<dyn Net>,
     settings: LinkSettings,
     clock: Arc<dyn Clock>,
@@ -29,13 +38,16 @@ pub struct Membership {
     state: Mutex<State>,
     sessions: Mutex<Sessions>,
     terms: Arc<Terms>,
+    /// It is to report now: another one leads.
+    due: Notify,
     /// A fault put in on purpose, by the simulation alone.
     planted: Option<Planted>,
 }
 
 struct State {
-    /// Which node keeps the metadata, once it answered.
+    /// Which node keeps the metadata, once it answered; of several, the one that leads, in this term, there.
     keeper: Option<NodeId>,
+    leads: Moved,
     view: Option<wire::ViewAnswer>,
     /// What it waits for; none: it is a member, and its reports are taken.
     waits: Option<String>,
@@ -80,13 +92,24 @@ impl Drop for AskingFor<'_> {
 }
 
 impl Membership {
-    /// A node that has not reported yet to the one at `keeper`. `settings` are those of its link there.
-    pub fn new(keeper: String, network: Arc<dyn Net>, settings: LinkSettings, planted: Option<Planted>) -> Membership {
-        let waits = Some(format!("it has not reported yet to the node that keeps the metadata, {keeper}"));
-        let state = State { keeper: None, view: None, waits, joined: false, said_waiting: true };
+    /// A node that has not reported yet. `settings` are those of its link to the keeper.
+    pub fn new(
+        keepers: Keepers,
+        network: Arc<dyn Net>,
+        settings: LinkSettings,
+        planted: Option<Planted>,
+    ) -> Membership {
+        let waits = Some(format!("it has not reported yet to {}", keepers.shown()));
+        let leads = Moved::default();
+        let state = State { keeper: None, leads, view: None, waits, joined: false, said_waiting: true };
         let (clock, link) = (settings.clock.clone(), tokio::sync::Mutex::default());
         let (state, sessions, terms) = (Mutex::new(state), Mutex::default(), Arc::new(Terms::new(planted)));
-        Membership { keeper, network, settings, clock, link, state, sessions, terms, planted }
+        Membership { keepers, network, settings, clock, link, state, sessions, terms, due: Notify::new(), planted }
+    }
+
+    /// Whether several nodes keep the metadata.
+    fn is_of_several(&self) -> bool {
+        matches!(self.keepers, Keepers::Several(_))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -108,13 +131,65 @@ impl Membership {
         state.view.clone().ok_or_else(|| not_a_member(state.waits.as_deref()))
     }
 
-    /// What must be asked of the node that keeps the metadata was asked of this one.
+    /// What must be asked of the node that keeps the metadata, or leads those that do, was asked of this one.
     pub fn elsewhere(&self) -> Error {
-        let text = format!(
-            "this node does not keep the metadata; nothing was done; ask the node that does, at {}",
-            self.keeper
-        );
-        Error::new(ErrorKind::Unsupported, text)
+        match &self.keepers {
+            Keepers::Alone(keeper) => {
+                let text = format!(
+                    "this node does not keep the metadata; nothing was done; ask the node that does, at {keeper}"
+                );
+                Error::new(ErrorKind::Unsupported, text)
+            }
+            Keepers::Several(_) => self.state().leads.clone().into(),
+        }
+    }
+
+    /// Another node says that it leads in this term, and listens there. It is believed if that is news: from then on what leaders of earlier terms
+    /// order is refused, and this one is reported to. Of a term that is over it is refused.
+    pub async fn follow(&self, asker: Asker, address: String) -> Result<()> {
+        let Asker::Node { node, term, .. } = asker else {
+            return Err(Error::new(
+                ErrorKind::Invalid,
+                "only a node leads the keepers of the metadata; nothing was changed",
+            ));
+        };
+        if !self.is_of_several() || term == 0 {
+            let text = "this node belongs to a store whose metadata one node keeps, which nobody else leads; nothing was changed";
+            return Err(Error::new(ErrorKind::Invalid, text));
+        }
+        let keepers = self.keepers();
+        if !keepers.is_empty() && !keepers.contains(&node) {
+            let text = "only a node that keeps the metadata leads; nothing was changed";
+            return Err(Error::new(ErrorKind::Invalid, text));
+        }
+        let term = self.terms.check(term)?;
+        if self.led_by(node, Moved { leader: Some(address.clone()), term }) {
+            self.link().await?.follow(address, term);
+            self.due.notify_one();
+        }
+        Ok(())
+    }
+
+    /// Notes who leads, if it is news.
+    fn led_by(&self, node: NodeId, leads: Moved) -> bool {
+        let mut state = self.state();
+        let is_news = leads.term > state.leads.term;
+        if is_news {
+            (state.keeper, state.leads) = (Some(node), leads);
+        }
+        is_news
+    }
+
+    /// The nodes that keep the metadata together, as it was told last.
+    pub fn keepers(&self) -> Vec<NodeId> {
+        let state = self.state();
+        let keepers = state.view.iter().flat_map(|view| &view.keepers);
+        keepers.map(|keeper| NodeId(keeper.value())).collect()
+    }
+
+    /// Who leads the keepers, as far as it was told.
+    pub fn leads(&self) -> Moved {
+        self.state().leads.clone()
     }
 
     /// Whether this is the node that keeps the metadata.
@@ -124,12 +199,15 @@ impl Membership {
 
     /// The term in which a node orders, if it leads, and in no earlier one than was heard of.
     pub fn term_of(&self, asker: Asker) -> Result<u64> {
+        // Of several, one may lead that knows nothing yet of this start: until a report was answered nothing is done for any.
+        let knows = !self.is_of_several() || self.state().view.is_some();
         if let Asker::Node { term, .. } = asker
+            && knows
             && self.is_keeper(asker)
         {
             return self.terms.check(term);
         }
-        if self.state().keeper.is_none() {
+        if !knows || self.state().keeper.is_none() {
             let text = "this node was just started and does not know yet which one keeps the metadata; nothing was done; ask again";
             return Err(Error::new(ErrorKind::Busy, text));
         }
@@ -148,8 +226,15 @@ impl Membership {
         if let Some(link) = &*link {
             return Ok(link.clone());
         }
-        let made = Link::connect(self.network.clone(), &self.keeper, self.settings.clone()).await?;
-        self.state().keeper = Some(made.node());
+        let (network, settings) = (self.network.clone(), self.settings.clone());
+        let made = match &self.keepers {
+            Keepers::Alone(keeper) => {
+                let made = Link::connect(network, keeper, settings).await?;
+                self.state().keeper = Some(made.node());
+                made
+            }
+            Keepers::Several(addresses) => Link::to_leader(network, addresses.clone(), settings),
+        };
         *link = Some(made.clone());
         Ok(made)
     }
@@ -258,17 +343,19 @@ impl Membership {
 
     fn unheard(&self, error: &Error) -> Error {
         let text = format!(
-            "the node that keeps the metadata, {}, does not answer ({}); nothing was stored; what was acknowledged is safe; it goes \
-             on when that node does",
-            self.keeper,
+            "{} does not answer ({}); nothing was stored; what was acknowledged is safe; it goes on when that node does",
+            self.keepers.shown(),
             error.text()
         );
         Error::new(ErrorKind::Unreachable, text)
     }
 
-    /// Notes the answer to a report that was sent at this moment.
-    fn told(&self, sent: Time, answer: &wire::ReportAnswer) {
-        self.terms.hear(answer.term);
+    /// Notes the answer to a report that was sent at this moment. False: who answered leads no more, and nothing of it counts.
+    fn told(&self, sent: Time, answer: &wire::ReportAnswer) -> bool {
+        let known = self.terms.hear(answer.term);
+        if self.is_of_several() && answer.term < known {
+            return false;
+        }
         let mut sessions = self.sessions();
         let now = self.clock.now();
         sessions.refused = false;
@@ -285,8 +372,31 @@ impl Membership {
             state.keeper = Some(NodeId(view.keeper.value()));
             state.view = Some(view.clone());
         }
+        self.follows(&mut state, answer);
         state.waits = None;
         state.joined = true;
+        true
+    }
+
+    /// Notes who of several leads. Another one need not say the view anew.
+    fn follows(&self, state: &mut State, answer: &wire::ReportAnswer) {
+        let (Some(leader), true) = (answer.leader, self.is_of_several()) else { return };
+        state.keeper = Some(NodeId(leader.value()));
+        if let Some(view) = &mut state.view {
+            (view.keeper, view.term) = (leader, answer.term);
+            let of = view.members.iter().find(|member| member.node.node == leader);
+            state.leads = Moved { leader: of.map(|member| member.node.address.clone()), term: answer.term };
+        }
+    }
+}
+
+impl Keepers {
+    /// For people.
+    pub fn shown(&self) -> String {
+        match self {
+            Keepers::Alone(keeper) => format!("the node that keeps the metadata, {keeper},"),
+            Keepers::Several(keepers) => format!("the leader of the metadata's keepers, of {},", keepers.join(", ")),
+        }
     }
 }
 

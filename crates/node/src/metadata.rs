@@ -15,6 +15,7 @@ use base::disk::Disk;
 use base::env::Clock;
 use base::error::{Error, ErrorKind, Result};
 use base::id::{DeviceId, SessionId};
+use base::moved::Moved;
 use base::planted::Planted;
 use heard::Heard;
 pub use kept::{Carrier, Files, TREE};
@@ -42,8 +43,12 @@ pub struct Metadata {
     part: watch::Sender<Part>,
     /// What other keepers sent.
     heard: Heard,
+    /// Why it has no store now, if it has none.
+    standing: Mutex<Option<String>>,
     /// Where is told what the store cannot do of what it does by itself.
     troubles: OnceLock<Troubles>,
+    /// Others keep it, too, and may lead when this one stops.
+    is_of_several: bool,
     /// A fault put in on purpose, by the simulation alone.
     planted: Option<Planted>,
     /// A test says that the keeper does not lead.
@@ -128,6 +133,26 @@ impl Metadata {
         *self.part.borrow()
     }
 
+    /// Why this node keeps nothing now, if that is so: others may.
+    pub fn standing(&self) -> Option<String> {
+        self.standing.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The store was opened, or could not be.
+    fn stands(&self, trouble: Option<&Error>) {
+        let text = |error: &Error| {
+            format!(
+                "this node's metadata cannot be used now ({error}); other keepers serve meanwhile; it is put right by itself if their disk is"
+            )
+        };
+        *self.standing.lock().unwrap_or_else(PoisonError::into_inner) = trouble.map(text);
+    }
+
+    /// The same, for whoever waits until that changes.
+    pub fn parts(&self) -> watch::Receiver<Part> {
+        self.part.subscribe()
+    }
+
     /// Another keeper sent this, of so many bytes. It is dropped if too much waits: keepers say everything again.
     pub fn step(&self, message: KeeperMessage, bytes: usize) {
         if self.heard.put(message, bytes) {
@@ -197,11 +222,11 @@ impl Metadata {
     pub async fn ask_for(&self, caller: Caller, request: Request) -> Result<Reply> {
         #[cfg(test)]
         if self.moved.load(std::sync::atomic::Ordering::Relaxed) {
-            return Err(base::moved::Moved::default().into());
+            return Err(Moved::default().into());
         }
         let (tell, told) = oneshot::channel();
         self.send(Item::Ask { caller, request, then: Then::Tell(tell) });
-        told.await.unwrap_or_else(|_| Err(gone()))
+        told.await.unwrap_or_else(|_| Err(if self.is_of_several { Moved::default().into() } else { gone() }))
     }
 
     /// Open sessions, or only one, and how long they do not end; at most `limit`, those with the longest time.
@@ -258,7 +283,9 @@ pub fn spawn(
         work: Mutex::default(),
         part: watch::Sender::new(Part::Follows { leader: None, term: 0 }),
         heard: Heard::default(),
+        standing: Mutex::default(),
         troubles: OnceLock::new(),
+        is_of_several: carrier.is_some(),
         planted: settings.planted,
         #[cfg(test)]
         moved: Default::default(),
@@ -278,6 +305,7 @@ pub fn spawn(
             Some(carrier) => {
                 let mut several = Several::new(carrier, files, settings);
                 let (kept, trouble) = several.begins(disk, clock.as_ref(), false);
+                served.stands(trouble.as_ref());
                 trouble.iter().for_each(|error| served.tell("opening the metadata", error));
                 (kept, Some(several))
             }
@@ -299,7 +327,10 @@ pub fn spawn(
         Some(Box::new(served.served.open(thread)))
     };
     let serving = world.run("meta", disk, Box::new(open))?;
-    opening.recv().unwrap_or_else(|_| Err(gone()))?;
+    // One of several may have much to read, and whoever is on this thread has others to serve.
+    if !metadata.is_of_several {
+        opening.recv().unwrap_or_else(|_| Err(gone()))?;
+    }
     engines.insert(0, serving);
     Ok((metadata, engines))
 }

@@ -3,6 +3,7 @@
 
 use crate::device::Device;
 use crate::device_paths::Missing;
+use crate::keepers::Several;
 use crate::leading::Leading;
 use crate::log::Log;
 use crate::membership::Membership;
@@ -66,9 +67,12 @@ pub enum Role {
     Keeper(Box<Keeper>),
     /// It has devices; another node keeps the metadata.
     Member(Arc<Membership>),
+    /// Several nodes keep the metadata together, and this one may be one of them. Whoever of them leads drives what is done with devices, those of
+    /// its own node like those of the others: to itself it is a member as they are.
+    Several(Box<Several>),
 }
 
-/// What only the node that keeps the metadata has.
+/// What only a node that keeps the metadata has.
 pub struct Keeper {
     /// The metadata store.
     pub metadata: Arc<Metadata>,
@@ -91,22 +95,49 @@ impl Node {
         match &self.role {
             Role::Keeper(keeper) => keeper.leading().ok_or_else(|| Moved::default().into()),
             Role::Member(membership) => Err(membership.elsewhere()),
+            Role::Several(several) => several.leading(),
         }
     }
 
-    /// The metadata store, if this node keeps it: whether it leads, the store itself says.
+    /// The metadata store, if this node keeps it: whether it leads, the store itself says. Of several keepers only the one that leads, as far as it
+    /// knows, is asked.
     pub fn metadata(&self) -> Result<&Arc<Metadata>> {
         match &self.role {
             Role::Keeper(keeper) => Ok(&keeper.metadata),
             Role::Member(membership) => Err(membership.elsewhere()),
+            Role::Several(several) => several.metadata(),
         }
     }
 
-    /// What it knows of its cluster if another node keeps the metadata.
+    /// What it has if it keeps the metadata, alone or with others.
+    pub fn keeper(&self) -> Option<&Keeper> {
+        match &self.role {
+            Role::Keeper(keeper) => Some(keeper),
+            Role::Member(_) => None,
+            Role::Several(several) => several.keeping().map(|keeping| &keeping.keeper),
+        }
+    }
+
+    /// The nodes that keep the metadata, as far as this one knows.
+    pub fn keepers(&self) -> Vec<NodeId> {
+        match &self.role {
+            Role::Keeper(_) => vec![self.id],
+            Role::Member(_) => Vec::new(),
+            Role::Several(several) => several.keepers(),
+        }
+    }
+
+    /// Whether it keeps the metadata alone.
+    pub fn is_alone(&self) -> bool {
+        matches!(self.role, Role::Keeper(_))
+    }
+
+    /// What it knows of its cluster if it does not keep the metadata alone.
     pub fn membership(&self) -> Option<&Arc<Membership>> {
         match &self.role {
             Role::Keeper(_) => None,
             Role::Member(membership) => Some(membership),
+            Role::Several(several) => Some(&several.membership),
         }
     }
 

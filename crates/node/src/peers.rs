@@ -13,6 +13,11 @@ use net::message::{Ask, cluster, device as wire, file};
 use net::{Link, LinkSettings, Payload};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// How long a node that has not reported has to take what it is told.
+const TOLD_WAIT: Duration = Duration::from_secs(1);
 
 /// All nodes that reported since this one's leadership began.
 pub struct Peers {
@@ -110,6 +115,21 @@ impl Peers {
                 link.close();
             }
         }
+    }
+
+    /// Tells a node something that has not reported yet, over a connection for that alone. `Unreachable` if it does not take it in time.
+    pub async fn tell<A: Ask>(&self, address: &str, ask: &A) -> Result<()> {
+        let settings = LinkSettings { once: true, ..self.settings.clone() };
+        let told = async {
+            let link = Link::connect(self.network.clone(), address, settings).await?;
+            let told = link.call(ask, Payload::empty()).await;
+            link.close();
+            told.map(drop)
+        };
+        let late = || {
+            Error::new(ErrorKind::Unreachable, format!("the node at {address} was told something and has not answered"))
+        };
+        timeout(TOLD_WAIT, told).await.unwrap_or_else(|_| Err(late()))
     }
 
     /// The node of this id, if it reported.

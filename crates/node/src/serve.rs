@@ -1,21 +1,23 @@
-//! Starting and stopping a node: opens what lies on disk, starts the threads, listens, and ends them in order.
+//! Starting and stopping a node: opens what lies on disk, starts the threads, listens, and ends them in order. What the node is in its cluster is found
+//! in `role`.
+
+mod role;
 
 use crate::control::{self, cluster};
 use crate::device::{self, Device, Started};
 use crate::device_paths::{DevicePaths, Missing, Standing, left_out, left_out_as_it_is};
 use crate::hdfs::{self, Hdfs};
 use crate::identity::Identity;
-use crate::keeping::metadata_directory;
 use crate::loan::Loans;
 use crate::log::{Level, Log};
-use crate::membership::{self, Membership};
+use crate::membership;
 use crate::metadata::{self, Metadata};
 use crate::metered::{DiskStats, MeteredDisk};
 use crate::metrics::Metrics;
 use crate::neighbours::Neighbours;
-use crate::node::{Keeper, Node, Role};
+use crate::node::{Node, Role};
 use crate::service::NodeService;
-use crate::settings::{DeviceSetting, Door, Settings, identity_in, shown};
+use crate::settings::{DeviceSetting, Door, MetaPlace, Settings, identity_in, shown};
 use crate::troubles::Troubles;
 use crate::world::{Ended, World};
 use crate::{console, home, keeping};
@@ -25,16 +27,16 @@ use base::error::{Error, ErrorKind, Result};
 use base::id::{DeviceId, NodeId, SessionId};
 use base::limit::{connections, console_connections};
 use base::net::{Boxed, Listener, Net};
-use base::planted::Planted;
 use base::policy::Class;
 use base::request::Noting;
 use base::unit::{WallTime, show_bytes};
 use meta::request::{DeviceInfo, NodeInfo};
 use net::{Asker, Budget, CallNumbers, LinkSettings, Server, ServerSettings};
 use os::disk::Backend;
+use role::{Forms, Home, Means, open_home, role_of};
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, RwLock};
+use std::path::Path;
+use std::sync::Arc;
 use tokio::sync::watch;
 
 /// A node that serves.
@@ -86,7 +88,8 @@ async fn open(
     let (outgoing, loans) = (Budget::new(settings.outgoing_bytes), Arc::new(Loans::of_this_runtime()));
     world.watch(&loans)?;
     let (mut notes, mut engines) = (Vec::from_iter(os::disk::warning(settings.backend)?), Vec::new());
-    let (directory, kept) = open_home(&settings, &world, (&pool, &clock, &random, &loans))?;
+    let means = Means { pool: pool.clone(), clock: clock.clone(), random: random.clone(), loans: loans.clone() };
+    let Home { directory, kept, together } = open_home(&settings, &world, &means)?;
     let identity = Identity::start(world.as_ref(), &directory, settings.backend, random.as_ref())?;
     let hdfs = hdfs_listener.as_ref().map(|listener| listener.address());
     let itself = cluster::itself(&settings, &identity, &address, hdfs.as_deref());
@@ -111,16 +114,16 @@ async fn open(
     let keeping = metadata.as_ref().map(|(metadata, _)| metadata.as_ref());
     let opened = open_devices(&given, random.as_ref(), keeping, identity.node, &mut places).await?;
     let OpenDevices { devices, disks, missing, removed, .. } = opened;
-    notes.extend(opened.notes);
     opened.damage.iter().for_each(|damage| log.say(Level::Error, "device", damage, &[]));
     engines.extend(opened.engines);
     tell_of_missing(&log, &missing, &removed, !devices.is_empty())?;
-    notes.extend(removed);
+    notes.extend(opened.notes.into_iter().chain(removed));
     notes.extend(note_devices(&settings, world.as_ref(), &directory, &places, &devices)?);
     report(keeping, identity.node, &devices).await?;
     let links = links_of(&settings, &identity, (&pool, &clock, &random));
     let neighbours = Neighbours::new((identity.node, itself.address.clone()), network.clone(), links.clone());
-    let role = role_of(&settings, &directory, metadata, (&network, links), world.planted());
+    let (found, ways) = ((metadata, together), (network.clone(), links));
+    let (role, forms) = role_of((&settings, &world, &directory), found, ways, (identity.node, &means))?;
     let (stats, incoming) = (Arc::new(net::NetStats::default()), Budget::new(settings.incoming_bytes));
     let console = console_listener.as_ref().map(|listener| listener.address());
     let node = Arc::new(Node {
@@ -162,7 +165,8 @@ async fn open(
         on_request: noted(&node.troubles, "connection"),
     };
     let listeners = Listeners { store: listener, console: console_listener, hdfs: hdfs_listener };
-    let tasks = begin(&node, listeners, (server_settings, world.open_files()), (network, itself, &settings)).await?;
+    let given = (server_settings, world.open_files());
+    let tasks = begin(&node, listeners, given, (network, itself, &settings), forms).await?;
     Ok(Running { address, console, hdfs, notes, missing: node.missing.clone(), tasks, node, engines })
 }
 
@@ -225,7 +229,7 @@ fn note_devices(
 ) -> Result<Vec<String>> {
     places.write(world, settings.backend)?;
     let there = |path: &Path| devices.values().any(|device| device.place == shown(path));
-    if settings.keeper().is_none() {
+    if *settings.meta() == MetaPlace::Local {
         let devices: Vec<DeviceSetting> =
             settings.devices.iter().filter(|device| there(&device.directory)).cloned().collect();
         return Ok(keeping::note(world, directory, &devices, settings.backend));
@@ -255,72 +259,6 @@ fn links_of(
     }
 }
 
-fn role_of(
-    settings: &Settings,
-    directory: &Path,
-    metadata: Option<(Arc<Metadata>, Arc<DiskStats>)>,
-    (network, links): (&Arc<dyn Net>, LinkSettings),
-    planted: Option<Planted>,
-) -> Role {
-    match (metadata, settings.keeper()) {
-        (Some((metadata, disk)), _) => {
-            let metadata_at = directory.parent().map(shown).unwrap_or_default();
-            let (network, leading) = (network.clone(), RwLock::default());
-            Role::Keeper(Box::new(Keeper { metadata, metadata_at, disk, network, links, leading }))
-        }
-        (None, Some(keeper)) => {
-            Role::Member(Arc::new(Membership::new(keeper.to_string(), network.clone(), links, planted)))
-        }
-        (None, None) => unreachable!("a node keeps the metadata or knows which one does"),
-    }
-}
-
-/// The metadata store of a node that keeps it.
-struct Kept {
-    metadata: Arc<Metadata>,
-    disk: Arc<DiskStats>,
-    engines: Vec<Ended>,
-    note: Option<String>,
-}
-
-/// The directory of what the node keeps of itself, and the metadata store in it if it keeps one.
-fn open_home(
-    settings: &Settings,
-    world: &Arc<dyn World>,
-    means: (&Pool, &Arc<dyn Clock>, &Arc<dyn Random>, &Arc<Loans>),
-) -> Result<(PathBuf, Option<Kept>)> {
-    if settings.keeper().is_some() {
-        return Ok((home::member_directory(world.as_ref(), &settings.devices)?, None));
-    }
-    let directory = metadata_directory(world.as_ref(), &settings.devices, settings.metadata_dir.as_deref())?;
-    let kept = open_metadata(settings, world, &directory, means)?;
-    Ok((directory, Some(kept)))
-}
-
-fn open_metadata(
-    settings: &Settings,
-    world: &Arc<dyn World>,
-    directory: &Path,
-    (pool, clock, random, loans): (&Pool, &Arc<dyn Clock>, &Arc<dyn Random>, &Arc<Loans>),
-) -> Result<Kept> {
-    let opened = world.disk(directory, for_the_log(settings.backend), pool.clone())?;
-    let files = metadata::Files::new(world.clone(), directory.to_path_buf(), settings.backend);
-    let capacities = settings.devices.iter().map(|device| device.capacity.unwrap_or(u64::MAX));
-    let sizes = world.meta_settings(capacities.fold(0, u64::saturating_add), random.clone());
-    let sizes = meta::Settings { superuser: os::user::current().0, ..sizes };
-    let stats = Arc::new(DiskStats::default());
-    let disk = MeteredDisk::wrap(opened.disk, stats.clone(), clock.clone());
-    let (metadata, engines) = metadata::spawn((world.as_ref(), files), disk, sizes, clock.clone(), loans.clone(), None)
-        .map_err(|error| error.during(shown(directory)))?;
-    Ok(Kept { metadata, disk: stats, engines, note: opened.note })
-}
-
-/// Threads, if nobody asked for another way: one group of the log is on its way at a time, and a thread that waits for it hears of its end
-/// sooner than a ring does, whose syncs are done by threads of the kernel (record 0188).
-fn for_the_log(backend: Backend) -> Backend {
-    if backend == Backend::Auto { Backend::Threads } else { backend }
-}
-
 /// Where a node listens.
 struct Listeners {
     store: Box<dyn Listener>,
@@ -344,6 +282,7 @@ async fn begin(
     listeners: Listeners,
     (settings, open_files): (ServerSettings, Option<u64>),
     (net, itself, said): (Arc<dyn Net>, NodeInfo, &Settings),
+    forms: Option<Forms>,
 ) -> Result<Tasks> {
     let (shutdown, stopped) = watch::channel(false);
     let ServerSettings { incarnation, pool, random, credentials, .. } = settings.clone();
@@ -357,11 +296,26 @@ async fn begin(
             let itself = cluster::wire_node(itself);
             Box::pin(membership::reporting::run(node.clone(), membership.clone(), itself, stopped.clone()))
         }
+        Role::Several(several) => {
+            let itself = cluster::wire_node(itself);
+            let reports = membership::reporting::run(node.clone(), several.membership.clone(), itself, stopped.clone());
+            let keeps = forms.map(|Forms { open, links }| {
+                control::turns::run(node.clone(), (net.clone(), links), open, stopped.clone())
+            });
+            Box::pin(async move {
+                // Side by side in one task, so that who goes on first is no chance.
+                tokio::join!(reports, async {
+                    if let Some(keeps) = keeps {
+                        keeps.await;
+                    }
+                });
+            })
+        }
     };
     let service = Arc::new(NodeService(node.clone()));
     let server = tokio::spawn(Server::serve(listeners.store, service, settings, stopped.clone()));
     let by_itself = tokio::spawn(by_itself);
-    let (keeper, min_block_size) = (said.keeper().map(str::to_string), said.hdfs_min_block_size);
+    let (keepers, min_block_size) = (said.meta().elsewhere(), said.hdfs_min_block_size);
     let (on_trouble, on_request) = (told(&node.troubles, "hdfs"), noted(&node.troubles, "hdfs"));
     let given = hdfs::Given {
         node: node.clone(),
@@ -370,7 +324,7 @@ async fn begin(
         random,
         net,
         credentials,
-        keeper,
+        keepers,
         min_block_size,
         connections: connections(open_files),
         on_trouble,
@@ -525,17 +479,21 @@ impl Running {
             let _ = task.await;
         }
         // Its jobs are over. What calls needed of it until now, they had.
-        if let Role::Keeper(keeper) = &self.node.role {
+        if let Some(keeper) = self.node.keeper() {
             keeper.end().await;
         }
         for device in self.node.devices.values() {
             device.send(device::Item::Stop);
         }
-        if let Ok(metadata) = self.node.metadata() {
-            metadata.send(metadata::Item::Stop);
+        if let Some(keeper) = self.node.keeper() {
+            keeper.metadata.send(metadata::Item::Stop);
+        }
+        let mut engines = self.engines;
+        if let Role::Several(several) = &self.node.role {
+            engines.extend(several.engines());
         }
         drop(self.node);
-        for ended in self.engines {
+        for ended in engines {
             // An engine whose thread panicked has said so on stderr; the others still end.
             let _ = ended.await;
         }

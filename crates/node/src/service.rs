@@ -3,6 +3,7 @@
 pub mod bags;
 pub mod control;
 pub mod fetching;
+pub mod keepers;
 pub mod moved;
 pub mod scrub;
 
@@ -23,7 +24,7 @@ use base::limit::ACKNOWLEDGED_AT_ONCE_MAX;
 use base::policy::Class;
 use chunk::{Asking, Check, Request};
 use meta::Caller;
-use net::message::{Ask, bag, chunk as wire, cluster, device as whole, file, kind_name, order, session};
+use net::message::{Ask, Done, bag, chunk as wire, cluster, device as whole, file, keeper, kind_name, order, session};
 use net::{Call, Payload, Responder, Service};
 use std::sync::Arc;
 use std::time::Duration;
@@ -60,6 +61,8 @@ impl Service for NodeService {
             cluster::View::KIND | cluster::Report::KIND | cluster::FindSession::KIND => node.in_steps(call),
             cluster::DrainNode::KIND | cluster::RemoveNode::KIND => node.in_steps(call),
             order::Fence::KIND..=order::Fetch::KIND => node.handle_control(call),
+            order::Follow::KIND => node.follow(call),
+            keeper::Step::KIND..=keeper::Begin::KIND => node.speak_as_keeper(call),
             session::NodeStatus::KIND => node.status(call),
             _ => node.ask_metadata(call),
         }
@@ -124,21 +127,25 @@ impl Node {
                 call.respond.fail(error);
                 None
             }
-            Role::Member(membership) if membership.is_keeper(call.asker) => admit_ordered(membership, call),
-            Role::Member(membership) => membership.admit(call, |session, request| {
-                let (membership, service) = (membership.clone(), NodeService(self.clone()));
-                self.apart(
-                    request,
-                    async move { membership.find(session, |call| service.handle_admitted(call)).await },
-                );
-            }),
+            Role::Member(membership) => self.admit_as_member(membership, call),
+            Role::Several(several) => self.admit_as_member(&several.membership, call),
         }
     }
 
-    /// Whether calls to a device may have to go to another one, because it is being emptied. Not where another node keeps the
-    /// metadata: from there only chunks leave that nobody writes any more.
+    fn admit_as_member(self: &Arc<Self>, membership: &Arc<Membership>, call: Call) -> Option<Call> {
+        if membership.is_keeper(call.asker) {
+            return admit_ordered(membership, call);
+        }
+        membership.admit(call, |session, request| {
+            let (membership, service) = (membership.clone(), NodeService(self.clone()));
+            self.apart(request, async move { membership.find(session, |call| service.handle_admitted(call)).await });
+        })
+    }
+
+    /// Whether calls to a device may have to go to another one, because it is being emptied. Not where this node does not keep the
+    /// metadata alone: from there only chunks leave that nobody writes any more.
     fn sends_on(&self, device: &Device) -> bool {
-        device.is_draining() && matches!(self.role, Role::Keeper(_))
+        device.is_draining() && self.is_alone()
     }
 
     fn append(self: &Arc<Self>, mut call: Call) {
@@ -315,7 +322,35 @@ impl Node {
         call.respond.answer(answer, Payload::empty());
     }
 
-    fn ask_metadata(&self, mut call: Call) {
+    /// Who leads the keepers says so.
+    fn follow(self: &Arc<Self>, mut call: Call) {
+        let ask = ask!(call as order::Follow);
+        let Some(membership) = self.membership().cloned() else {
+            return call.respond.fail(control::nobody_else_orders());
+        };
+        self.apart(call.request, async move {
+            let followed = membership.follow(call.asker, ask.address).await;
+            respond(call.respond, followed.map(|()| Done {}));
+        });
+    }
+
+    fn ask_metadata(self: &Arc<Self>, call: Call) {
+        if !self.is_alone() && needs_place(call.kind) {
+            let node = self.clone();
+            return self.apart(call.request, async move {
+                match node.leading() {
+                    Ok(leading) => {
+                        leading.until_gathered().await;
+                        node.ask_metadata_now(call);
+                    }
+                    Err(error) => call.respond.fail(error),
+                }
+            });
+        }
+        self.ask_metadata_now(call);
+    }
+
+    fn ask_metadata_now(&self, mut call: Call) {
         let metadata = match self.metadata() {
             Ok(metadata) => metadata,
             Err(error) => return call.respond.fail(error),
@@ -367,6 +402,7 @@ impl Node {
         match call.kind {
             bag::Create::KIND => {
                 let ask = ask!(call as bag::Create);
+                leading.until_gathered().await;
                 respond(call.respond, self.create_bag(leading, caller, ask).await);
             }
             bag::Stat::KIND => {
@@ -443,10 +479,21 @@ impl Node {
     /// All devices of the store, those of other nodes as they were reported.
     async fn list_devices(&self, leading: &Leading) -> Result<file::DevicesAnswer> {
         let totals = translate::totals(leading.metadata.ask(meta::Request::Usage).await?);
-        let mut devices = leading.near_devices(self.id, self.own_devices()).await?;
-        devices.extend(leading.far_devices(self.id).await?);
+        let mut devices = Vec::new();
+        if leading.alone {
+            devices.extend(leading.near_devices(self.id, self.own_devices()).await?);
+        }
+        devices.extend(leading.far_devices(self).await?);
         Ok(file::DevicesAnswer { devices, ..totals })
     }
+}
+
+/// Whether devices are looked for where something new can be: a keeper that has just begun to lead knows none.
+fn needs_place(kind: u16) -> bool {
+    matches!(
+        kind,
+        file::Create::KIND | file::Append::KIND | file::NextGroup::KIND | file::PackGroup::KIND | file::PutFiles::KIND
+    )
 }
 
 /// Who asks.

@@ -74,6 +74,17 @@ pub enum MetaPlace {
     },
 }
 
+impl MetaPlace {
+    /// Where the metadata is kept if the node itself does not do it alone, `host:port` each.
+    pub fn elsewhere(&self) -> Vec<String> {
+        match self {
+            MetaPlace::Local => Vec::new(),
+            MetaPlace::Node(address) => vec![address.clone()],
+            MetaPlace::Several { keepers, .. } => keepers.clone(),
+        }
+    }
+}
+
 /// The site and the rack of a node that is not told where it stands.
 pub const PLACE_UNSAID: &str = "default";
 
@@ -125,13 +136,9 @@ impl Settings {
         }
     }
 
-    /// Where the node that keeps the metadata is, `host:port`; none: this one does.
-    pub fn keeper(&self) -> Option<&str> {
-        match &self.cluster.as_ref()?.meta {
-            MetaPlace::Local => None,
-            MetaPlace::Node(address) => Some(address),
-            MetaPlace::Several { keepers, .. } => keepers.first().map(String::as_str),
-        }
+    /// Who keeps the metadata: this node, if it is a store of its own.
+    pub fn meta(&self) -> &MetaPlace {
+        self.cluster.as_ref().map_or(&MetaPlace::Local, |cluster| &cluster.meta)
     }
 
     /// What the node shows to others, and wants of them.

@@ -53,9 +53,10 @@ const FIND_PAUSE: Duration = Duration::from_millis(10);
 impl Node {
     /// Who is there.
     pub async fn view(&self) -> Result<wire::ViewAnswer> {
-        match self.membership() {
-            Some(membership) => membership.view(),
-            None => self.leading()?.view(self.id).await,
+        match (self.leading(), self.membership()) {
+            (Ok(leading), _) => leading.view(self).await,
+            (Err(_), Some(membership)) => membership.view(),
+            (Err(error), None) => Err(error),
         }
     }
 
@@ -76,7 +77,7 @@ impl Node {
     async fn report_taken(&self, leading: &Leading, from: Asker, ask: wire::Report) -> Result<wire::ReportAnswer> {
         let wire::Report { node, mut devices, epoch, mut remembered } = ask;
         let info = info_of(&node);
-        self.check_reporter(from, &info, devices.len())?;
+        self.check_reporter(leading, from, &info, devices.len())?;
         // In this order: one that is not known any more was marked before.
         let named = devices.iter().map(|device| DeviceId(device.device.value())).collect();
         let (before, known) = leading.find_node(info.node, named).await?;
@@ -98,19 +99,19 @@ impl Node {
             // A drain may have waited for this node to know of it.
             leading.drains.notify_one();
         }
-        let mut answer = leading.answer_to(self.id, info.node, epoch).await?;
+        let mut answer = leading.answer_to(self, info.node, epoch).await?;
         answer.removed = removed;
         remembered.truncate(SESSIONS_ASKED_MAX);
         answer.over = leading.metadata.over(remembered).await?;
         Ok(answer)
     }
 
-    fn check_reporter(&self, from: Asker, info: &NodeInfo, devices: usize) -> Result<()> {
+    fn check_reporter(&self, leading: &Leading, from: Asker, info: &NodeInfo, devices: usize) -> Result<()> {
         let wrong = |text: String| Err(Error::new(ErrorKind::Invalid, text));
         if !matches!(from, Asker::Node { node, .. } if node == info.node) {
             return wrong("a node reports for itself alone; nothing was changed".to_string());
         }
-        if info.node == self.id {
+        if leading.is_near(self, info.node) {
             return wrong(format!(
                 "this node has the id of the one that keeps the metadata, {}, so its directory is a copy of that one's; nothing was \
                  changed; start it with a directory of its own",
@@ -129,7 +130,7 @@ impl Node {
     /// Takes a node without devices out of the cluster.
     pub async fn remove_node(&self, leading: &Leading, caller: Caller, ask: wire::RemoveNode) -> Result<Done> {
         let node = NodeId(ask.node.value());
-        if node == self.id {
+        if self.keepers().contains(&node) {
             let text = "this node keeps the metadata and cannot be removed; nothing was changed";
             return Err(Error::new(ErrorKind::Invalid, text));
         }
@@ -207,11 +208,11 @@ impl Leading {
         Ok(devices)
     }
 
-    /// The devices of other nodes, as they were reported last.
-    pub async fn far_devices(&self, itself: NodeId) -> Result<Vec<file::Device>> {
+    /// The devices of nodes that report, as they did last.
+    pub async fn far_devices(&self, node: &Node) -> Result<Vec<file::Device>> {
         let (_, nodes) = self.nodes().await?;
         let mut devices = Vec::new();
-        for info in self.devices().await?.into_iter().filter(|info| info.node != itself) {
+        for info in self.devices().await?.into_iter().filter(|info| !self.is_near(node, info.node)) {
             let node = nodes.iter().find(|node| node.info.node == info.node);
             let name = node.map_or_else(|| info.node.to_string(), |node| node.info.name.clone());
             let mut device = match self.peers.device(info.device) {
@@ -264,14 +265,14 @@ impl Leading {
         Ok(removed)
     }
 
-    async fn view(&self, keeper: NodeId) -> Result<wire::ViewAnswer> {
+    async fn view(&self, node: &Node) -> Result<wire::ViewAnswer> {
         let (epoch, nodes) = self.nodes().await?;
-        Ok(wire::ViewAnswer {
-            epoch,
-            keeper: keeper.0.into(),
-            members: nodes.into_iter().map(wire_member).collect(),
-            ..wire::ViewAnswer::default()
-        })
+        let (mut keepers, mut term) = (Vec::new(), 0);
+        if !self.alone {
+            (keepers, term) = (node.keepers().into_iter().map(|keeper| keeper.0.into()).collect(), self.term);
+        }
+        let members = nodes.into_iter().map(wire_member).collect();
+        Ok(wire::ViewAnswer { epoch, keeper: node.id.0.into(), members, keepers, term })
     }
 
     /// Tells the metadata store what a node said of its devices.
@@ -301,7 +302,7 @@ impl Leading {
     }
 
     /// What a node has to know that has this epoch's view.
-    async fn answer_to(&self, itself: NodeId, node: NodeId, epoch: u64) -> Result<wire::ReportAnswer> {
+    async fn answer_to(&self, itself: &Node, node: NodeId, epoch: u64) -> Result<wire::ReportAnswer> {
         // The view is made for those to whom it says something new: it grows with the nodes, and so do the reports.
         let (present, silent) = self.silent_nodes().await?;
         let peer = self.peers.find(node);
@@ -320,7 +321,8 @@ impl Leading {
         let (_, devices) = self.find_node(node, Vec::new()).await?;
         let draining = devices.iter().filter(|info| info.draining).map(|info| info.device.0.into());
         let (draining, term) = (draining.collect(), self.term);
-        Ok(wire::ReportAnswer { view, sessions, draining, removed: Vec::new(), over: Vec::new(), term })
+        let leader = (!self.alone).then_some(itself.id.0.into());
+        Ok(wire::ReportAnswer { view, sessions, draining, removed: Vec::new(), over: Vec::new(), term, leader })
     }
 }
 

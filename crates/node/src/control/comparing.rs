@@ -29,7 +29,7 @@ const INVENTORY_PAGE: usize = 1000;
 /// not answer is not waited for, and its comparison is given back, to go on: whoever copies to it looks at the copy before that is named.
 pub async fn compare_all(node: &Arc<Node>, leading: &Arc<Leading>) -> JoinSet<DeviceId> {
     let (mut comparing, mut waits) = (JoinSet::new(), BTreeSet::new());
-    for device in node.served().cloned() {
+    for device in leading.near(node).cloned() {
         waits.insert(device.id);
         let (node, leading) = (node.clone(), leading.clone());
         comparing.spawn(async move {

@@ -77,7 +77,7 @@ async fn pass_and_say(node: &Arc<Node>, leading: &Arc<Leading>, handle: DeviceHa
 /// Notes of drains whose device cannot be asked what they wait for, and forgets it when it can.
 async fn note_away(node: &Node, leading: &Leading, away: &mut BTreeSet<DeviceId>) -> Result<()> {
     for info in leading.devices().await?.into_iter().filter(|info| info.draining) {
-        if info.node == node.id {
+        if leading.is_near(node, info.node) {
             // It may have been recorded under an earlier leader, or without an answer.
             let own = node.devices.get(&info.device);
             own.into_iter().for_each(|device| device.begin_draining(node.clock.wall()));
@@ -402,7 +402,7 @@ impl Node {
     /// Begins to empty all devices of a node, those too that it brings later, or none.
     pub async fn drain_node(&self, leading: &Leading, caller: Caller, ask: cluster::DrainNode) -> Result<Done> {
         let node = NodeId(ask.node.value());
-        if node == self.id {
+        if self.keepers().contains(&node) {
             let text = "this node keeps the metadata, which has no second place; nothing was moved; drain its other devices one by one";
             return Err(Error::new(ErrorKind::Invalid, text));
         }

@@ -25,7 +25,7 @@ impl Job for ForgetSessions {
 
     async fn step(&mut self, node: &Arc<Node>, leading: &Arc<Leading>) -> Result<bool> {
         let (limit, mut orders) = (sessions_of_each(node), Vec::new());
-        for device in node.devices.values() {
+        for device in node.devices.values().filter(|_| leading.alone) {
             if let Some(claim) = self.asked.try_claim(device.id) {
                 let asked = device.clone();
                 orders.push(leading.jobs.order(device.id, |_| async move {
@@ -59,7 +59,7 @@ impl Job for ForgetMemory {
 
 async fn forget_memory(node: &Node, leading: &Leading) -> Result<()> {
     let devices = leading.devices().await?;
-    let is_heard = |id| id == node.id || leading.peers.find(id).is_some_and(|peer| peer.is_reachable());
+    let is_heard = |id| leading.is_near(node, id) || leading.peers.find(id).is_some_and(|peer| peer.is_reachable());
     let is_gone =
         |info: &&DeviceInfo| info.class == Class::Memory && !info.reported && !info.silent && is_heard(info.node);
     for device in devices.iter().filter(is_gone).map(|info| info.device) {

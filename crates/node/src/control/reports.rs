@@ -34,6 +34,10 @@ impl Job for Report {
     async fn step(&mut self, node: &Arc<Node>, leading: &Arc<Leading>) -> Result<bool> {
         node.troubles.look();
         self.tell_still(node, leading);
+        // Of several keepers the one that leads reports to itself, as all nodes do.
+        if !leading.alone {
+            return Ok(false);
+        }
         leading.metadata.ask(report_of(node.served().map(Arc::as_ref))).await?;
         let devices = node.served().map(|device| device.id).collect();
         leading.metadata.ask(meta::Request::NodeReport { node: node.id, keeps: true, devices }).await?;

@@ -6,8 +6,8 @@ mod others;
 #[cfg(test)]
 mod tests;
 
+use super::place::{has_metadata, is_alone};
 use super::seating::{FILE, KeeperFile, Seat, Seating};
-use super::{has_metadata, is_alone};
 use crate::settings::shown;
 use crate::troubles::Troubles;
 use crate::world::World;
@@ -366,16 +366,20 @@ impl Formation {
         self.write(state, draw, seating, number(0))
     }
 
-    /// Tells the other keepers that the store began, each until it has answered. Nothing is done unless this one keeps it.
-    pub async fn tell(&self, others: &dyn Others, troubles: &Troubles) {
-        let Some(Outcome::Keeps { seating, own, .. }) = self.outcome() else { return };
+    /// Where the other keepers are now, as far as the settings can say so.
+    pub fn addresses(&self, seating: &Seating, own: KeeperId) -> Vec<(String, NodeId)> {
         let is_as_formed = self.given.keepers.len() == seating.seats.len();
-        // Where it is now, as far as the settings can say so.
         let at = |(place, seat): (usize, &Seat)| {
             let at = if is_as_formed { self.given.keepers[place].clone() } else { seat.address.clone() };
             (seat.number != own).then_some((at, seat.node))
         };
-        let mut untold: Vec<(String, NodeId)> = seating.seats.iter().enumerate().filter_map(at).collect();
+        seating.seats.iter().enumerate().filter_map(at).collect()
+    }
+
+    /// Tells the other keepers that the store began, each until it has answered. Nothing is done unless this one keeps it.
+    pub async fn tell(&self, others: &dyn Others, troubles: &Troubles) {
+        let Some(Outcome::Keeps { seating, own, .. }) = self.outcome() else { return };
+        let mut untold = self.addresses(&seating, own);
         let mut pause = ROUND;
         loop {
             let mut left = Vec::new();

@@ -6,7 +6,7 @@ use crate::control::moving::Move;
 use crate::device::Device;
 use crate::device::control::Copied;
 use crate::device_handle::DeviceHandle;
-use crate::node::{Keeper, Node, Role};
+use crate::node::{Keeper, Node};
 use crate::serve::{Running, start};
 use crate::settings::{Cluster, DeviceSetting, MetaPlace, Settings};
 use crate::world::OsWorld;
@@ -57,10 +57,7 @@ impl Served {
     }
 
     fn keeper(&self) -> &Keeper {
-        match &self.node.role {
-            Role::Keeper(keeper) => keeper,
-            Role::Member(_) => panic!("it keeps the metadata"),
-        }
+        self.node.keeper().expect("it keeps the metadata")
     }
 
     /// Leads in this term, without jobs.

@@ -28,6 +28,7 @@ pub async fn run(node: Arc<Node>, membership: Arc<Membership>, itself: wire::Nod
         tokio::select! {
             biased;
             _ = stopped.changed() => return,
+            () = membership.due.notified() => (),
             () = tokio::time::sleep(REPORT_EVERY) => (),
         }
     }
@@ -53,7 +54,9 @@ async fn report(node: &Node, membership: &Membership, itself: &wire::Node) -> Re
             leave_out(node, device);
         }
     }
-    membership.told(sent, &answer);
+    if !membership.told(sent, &answer) {
+        return Ok(true);
+    }
     node.sessions_over(&answer.over);
     Ok(begins)
 }
@@ -75,15 +78,19 @@ fn say_what_changed(membership: &Membership, log: &Log, reported: Result<()>) {
         let joined = std::mem::replace(&mut state.said_waiting, false);
         drop(state);
         if joined {
-            log.say(Level::Info, "cluster", "a member of the cluster", &[("keeper", &membership.keeper)]);
+            log.say(Level::Info, "cluster", "a member of the cluster", &[("keeper", &membership.keepers.shown())]);
         }
         return;
     };
-    let silence = error.kind() == ErrorKind::Unreachable;
-    let waits = match silence {
-        true => format!("the node that keeps the metadata, {}, does not answer: {}", membership.keeper, error.text()),
-        false => format!("the node that keeps the metadata, {}, refuses this one: {}", membership.keeper, error.text()),
+    // A leader that has no room for changes now, or whose disk failed, refuses no node: another one leads soon, or it goes on.
+    let passes = matches!(error.kind(), ErrorKind::Busy | ErrorKind::Full | ErrorKind::Io);
+    let silence = error.kind() == ErrorKind::Unreachable || membership.is_of_several() && passes;
+    let does = match (error.kind(), silence) {
+        (ErrorKind::Unreachable, _) => "does not answer",
+        (_, true) => "cannot take its report now",
+        (_, false) => "refuses this one",
     };
+    let waits = format!("{} {does}: {}", membership.keepers.shown(), error.text());
     if !silence {
         state.joined = false;
         membership.sessions().refused = true;

@@ -307,6 +307,7 @@ impl Thread {
     fn note_failure(&mut self) {
         if self.several.is_some() && self.store().is_some_and(|store| store.has_failed()) {
             if let Some(Err(error)) = self.store().map(|store| store.in_service()) {
+                self.metadata.stands(Some(&error));
                 self.metadata.tell("keeping the metadata", &error);
             }
             self.end_store(Ends::Failed);
@@ -340,6 +341,7 @@ impl Thread {
         self.kept = Kept::Waits(now);
         let (kept, trouble) = several.begins(disk, self.clock.as_ref(), swaps);
         self.kept = kept;
+        self.metadata.stands(trouble.as_ref());
         if let Some(error) = trouble {
             self.metadata.tell("opening the metadata again", &error);
         }

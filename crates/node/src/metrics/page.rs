@@ -5,7 +5,7 @@ use super::Metrics;
 use crate::exposition::{Kind, Page};
 use crate::metadata::Metadata;
 use crate::metered::{DiskStats, Doing};
-use crate::node::{Node, Role};
+use crate::node::Node;
 use base::error::{ErrorKind, Result};
 use net::message::device::ScrubState;
 use net::message::{bag, kind_name};
@@ -23,7 +23,7 @@ pub async fn page(node: &Node) -> Result<String> {
     devices(&mut page, node);
     scrubs(&mut page, node);
     disks(&mut page, node);
-    if let Role::Keeper(keeper) = &node.role {
+    if let Some(keeper) = node.keeper() {
         let help = "Files whose writer is gone that ended without bytes which were synced, or may have been; the log names them.";
         page.single("stormwell_damaged_ends_total", Kind::Counter, help, load(&node.metrics.damaged_ends));
         match namespace(&mut page, &keeper.metadata).await {
@@ -185,7 +185,7 @@ fn disks(page: &mut Page, node: &Node) {
             all.push((&device.place, stats));
         }
     }
-    if let Role::Keeper(keeper) = &node.role {
+    if let Some(keeper) = node.keeper() {
         all.push(("metadata", &keeper.disk));
     }
     let help = "How long disk operations took, by what they do.";

@@ -157,7 +157,7 @@ impl Node {
     }
 }
 
-fn nobody_else_orders() -> Error {
+pub fn nobody_else_orders() -> Error {
     let text = "this node keeps the metadata itself, and only it orders anything of its devices; nothing was done";
     Error::new(ErrorKind::Invalid, text)
 }

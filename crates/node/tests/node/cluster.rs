@@ -167,7 +167,7 @@ impl Drop for Cluster {
     }
 }
 
-async fn link_to(address: &str, session: u128) -> Link {
+pub async fn link_to(address: &str, session: u128) -> Link {
     link_of(address, session, CallNumbers::default()).await
 }
 
@@ -193,7 +193,7 @@ fn link_settings(session: u128, numbers: CallNumbers) -> LinkSettings {
     }
 }
 
-async fn ask<A: Ask>(link: &Link, ask: &A) -> Result<A::Answer> {
+pub async fn ask<A: Ask>(link: &Link, ask: &A) -> Result<A::Answer> {
     link.call(ask, Payload::empty()).await.map(|(answer, _)| answer)
 }
 

@@ -24,6 +24,7 @@ mod hdfs_shares;
 mod hdfs_trouble;
 mod hdfs_user;
 mod hdfs_write;
+mod keepers;
 mod listed;
 mod metadata_dir;
 mod recover;

@@ -57,6 +57,7 @@ async fn three_servers() {
             node,
             incarnation: 1,
             budget: Budget::new(1 << 20),
+            keepers: Budget::new(1 << 20),
             outgoing: Budget::new(1 << 20),
             messages: Budget::new(1 << 20),
             calls: Budget::new(1 << 20),

@@ -1,0 +1,90 @@
+//! How a node that is told to keep the metadata with others begins to, and how it begins to lead and ends, whenever its turn comes.
+
+use super::begin;
+use crate::keepers::formation::{Links, Outcome};
+use crate::keepers::{Keeping, Open, Opened, Several};
+use crate::log::Level;
+use crate::node::{Node, Role};
+use base::id::NodeId;
+use base::limit::REPORT_EVERY;
+use base::net::Net;
+use net::LinkSettings;
+use std::sync::{Arc, Mutex};
+use tokio::sync::watch;
+
+/// Keeps the metadata together with others until the node stops: makes the store with them, or finds that it was made, opens it, and leads whenever
+/// its turn comes.
+pub async fn run(
+    node: Arc<Node>,
+    (network, links): (Arc<dyn Net>, LinkSettings),
+    open: Open,
+    mut stopped: watch::Receiver<bool>,
+) {
+    let Role::Several(several) = &node.role else { return };
+    let Some(formation) = &several.formation else { return };
+    let others = Arc::new(Links::new(network, links));
+    let formed = formation.run(others.clone(), node.clock.as_ref(), &node.troubles);
+    let outcome = tokio::select! {
+        biased;
+        // Its sender goes with the node.
+        _ = stopped.wait_for(|stopped| *stopped) => return,
+        outcome = formed => outcome,
+    };
+    let (seating, own) = match outcome {
+        Outcome::Keeps { seating, own, .. } => (seating, own),
+        Outcome::Lost { text, .. } => return several.tell(&node.log, text),
+        Outcome::Refused(error) => return several.tell(&node.log, error.to_string()),
+    };
+    let keeping = match open(&seating, own) {
+        Ok(Opened { keeper, lanes, engines, note }) => {
+            note.iter().for_each(|note| node.log.say(Level::Info, "metadata", note, &[]));
+            Keeping { keeper, seating, own, lanes, engines: Mutex::new(engines) }
+        }
+        Err(error) => return several.tell(&node.log, format!("the metadata cannot be kept here: {error}")),
+    };
+    let addresses = formation.addresses(&keeping.seating, keeping.own);
+    addresses.into_iter().for_each(|(at, node)| keeping.lanes.moved(node, &at));
+    keeping.keeper.metadata.tell_to(node.troubles.clone());
+    let keeping = several.keeping.get_or_init(|| keeping);
+    let tells = formation.tell(others.as_ref(), &node.troubles);
+    let leads = lead(&node, several, stopped.clone());
+    tokio::select! {
+        biased;
+        () = leads => (),
+        () = async {
+            tells.await;
+            std::future::pending::<()>().await;
+        } => (),
+    }
+    keeping.lanes.close();
+}
+
+/// Leads whenever the store does, until the node stops.
+async fn lead(node: &Arc<Node>, several: &Several, mut stopped: watch::Receiver<bool>) {
+    let Some(Keeping { keeper, lanes, .. }) = several.keeping() else { return };
+    let (mut parts, mut term) = (keeper.metadata.parts(), None);
+    loop {
+        let part = *parts.borrow_and_update();
+        let leads = part.leads().then(|| part.term());
+        if leads != term {
+            // Of a leadership that came and went meanwhile nothing began.
+            keeper.end().await;
+            if let Some(term) = leads {
+                begin(node, keeper, term);
+            }
+            term = leads;
+        }
+        tokio::select! {
+            biased;
+            // Its sender goes with the node.
+            _ = stopped.wait_for(|stopped| *stopped) => break,
+            changed = parts.changed() => if changed.is_err() { break },
+            () = tokio::time::sleep(REPORT_EVERY) => (),
+        }
+        // Where the others are by now, as they report it.
+        for member in several.membership.view().iter().flat_map(|view| &view.members) {
+            lanes.moved(NodeId(member.node.node.value()), &member.node.address);
+        }
+    }
+    keeper.end().await;
+}
