@@ -3,12 +3,12 @@
 use crate::context::Context;
 use crate::emptied::Part;
 use crate::exit::{Exit, Result};
-use crate::node::{of, state};
+use crate::node::{keeps, of, state};
 use crate::output::Output;
 use crate::show;
 use base::unit::WallTime;
 use clap::{Args, Subcommand};
-use client::{Device, Host, ViewAnswer};
+use client::{ClusterMember, Device, Host, ViewAnswer};
 use serde_json::json;
 
 /// Shows how the cluster is
@@ -44,6 +44,8 @@ impl Cluster {
         let (used, size) = (sum(|device| device.used), sum(|device| device.capacity));
         let keeper = view.members.iter().find(|member| member.node.node == view.keeper);
         let keeper = keeper.map(|member| member.node.name.clone()).unwrap_or_default();
+        let keepers = view.members.iter().filter(|member| keeps(&view, member));
+        let keepers: Vec<&str> = keepers.map(|member| member.node.name.as_str()).collect();
         let mut output = Output::open()?;
         if context.json {
             let nodes = view.members.iter().map(|member| {
@@ -54,6 +56,8 @@ impl Cluster {
             output.json(&json!({
                 "epoch": view.epoch,
                 "keeper": keeper,
+                "keepers": keepers,
+                "term": view.term,
                 "nodes": nodes.collect::<Vec<_>>(),
                 "devices": devices.len(),
                 "used": used,
@@ -62,11 +66,12 @@ impl Cluster {
             }))?;
         } else {
             let line = output.name(&format!(
-                "{} with {}, {} of {} used; {keeper} keeps the metadata; epoch {}",
+                "{} with {}, {} of {} used; {}; epoch {}",
                 show::count(view.members.len() as u64, "node", "nodes"),
                 show::count(devices.len() as u64, "device", "devices"),
                 show::size(used, true),
                 show::size(size, true),
+                who_keeps(&keeper, &keepers, &view),
                 view.epoch
             ));
             output.line(&line)?;
@@ -81,6 +86,29 @@ impl Cluster {
         output.flush()?;
         Ok(Exit::Done)
     }
+}
+
+/// Who keeps the metadata, for people.
+fn who_keeps(leader: &str, keepers: &[&str], view: &ViewAnswer) -> String {
+    if view.keepers.is_empty() {
+        return format!("{leader} keeps the metadata");
+    }
+    format!("{} keep the metadata, {leader} leads them in term {}", keepers.join(", "), view.term)
+}
+
+/// What it means that keepers are silent.
+fn keepers_away(view: &ViewAnswer) -> Option<String> {
+    let away = |member: &&ClusterMember| member.silent && view.keepers.contains(&member.node.node);
+    let (away, all) = (view.members.iter().filter(away).count(), view.keepers.len());
+    if away == 0 {
+        return None;
+    }
+    let spare = (all.saturating_sub(1) / 2).saturating_sub(away);
+    let then = match spare {
+        0 => "names stand still if one more goes away; nothing that was acknowledged is lost".to_string(),
+        spare => format!("{spare} more may go away before names stand still"),
+    };
+    Some(format!("{away} of {all} nodes that keep the metadata are silent: {then}"))
 }
 
 /// What is not as it should be, one sentence each.
@@ -102,12 +130,12 @@ fn troubles(view: &ViewAnswer, devices: &[(Device, Option<Host>)], now: WallTime
         let far = Part::of(&[device], now)?.lines().join("; ");
         Some(format!("device {}{at} is being emptied: {far}", device.place))
     });
-    silent.chain(troubled).chain(draining).collect()
+    silent.chain(keepers_away(view)).chain(troubled).chain(draining).collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::troubles;
+    use super::{keepers_away, troubles};
     use base::unit::WallTime;
     use client::{ClusterMember, ClusterNode, Device, Host, ViewAnswer};
 
@@ -139,5 +167,24 @@ mod tests {
         assert_eq!(told.len(), 2, "{told:?}");
         assert!(told[0].contains("node b at b:7400 is silent") && told[0].contains("1 device"), "{told:?}");
         assert_eq!(told[1], "device /d on node b: missing: x");
+    }
+
+    /// Of several keepers it is said how many may still go.
+    #[test]
+    fn keepers_that_are_silent() {
+        let member = |id: u128, silent| {
+            let node = ClusterNode { node: id.into(), ..ClusterNode::default() };
+            ClusterMember { node, devices: Vec::new(), silent }
+        };
+        let view = |count: u128, silent: u128| ViewAnswer {
+            keepers: (0..count).map(Into::into).collect(),
+            members: (0..count + 1).map(|id| member(id, id < silent || id == count)).collect(),
+            ..ViewAnswer::default()
+        };
+        assert_eq!(keepers_away(&view(3, 0)), None, "a silent node that keeps nothing is no keeper's matter");
+        let told = keepers_away(&view(3, 1)).expect("one is silent");
+        assert!(told.starts_with("1 of 3 nodes") && told.contains("if one more goes away"), "{told}");
+        let told = keepers_away(&view(5, 1)).expect("one is silent");
+        assert!(told.contains("1 more may go away"), "{told}");
     }
 }

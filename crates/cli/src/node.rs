@@ -30,7 +30,7 @@ enum What {
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  stormwell node ls
 
-States: `keeper` keeps the metadata; `serving`; `draining` while its devices are being emptied, with how far that is below it; `no devices` if all were emptied or it was started
+States: `keeper` keeps the metadata; `leader` does, too, and leads the other keepers; `serving`; `draining` while its devices are being emptied, with how far that is below it; `no devices` if all were emptied or it was started
 without any: it keeps no bytes, and may be removed; `silent` if it has not reported for some
 seconds: its devices get nothing new, and what is on them cannot be read until it is back. Nothing is deleted for silence.")]
 struct Ls {}
@@ -90,7 +90,7 @@ async fn list(context: &Context) -> Result<Exit> {
                 "node": format!("{:032x}", node.node.value()),
                 "name": node.name,
                 "state": state,
-                "keeps_metadata": node.node == view.keeper,
+                "keeps_metadata": keeps(&view, member),
                 "address": node.address,
                 "hdfs": node.hdfs,
                 "site": node.site,
@@ -140,11 +140,18 @@ pub fn state(view: &ViewAnswer, member: &ClusterMember, its: &[&Device]) -> &'st
     if !its.is_empty() && its.iter().all(|device| device.drain.is_some()) {
         return "draining";
     }
-    match (member.node.node == view.keeper, its.is_empty()) {
+    let leads = !view.keepers.is_empty() && member.node.node == view.keeper;
+    match (keeps(view, member), its.is_empty()) {
+        (true, _) if leads => "leader",
         (true, _) => "keeper",
         (false, true) => "no devices",
         (false, false) => "serving",
     }
+}
+
+/// Whether a node keeps the metadata, alone or with others.
+pub fn keeps(view: &ViewAnswer, member: &ClusterMember) -> bool {
+    member.node.node == view.keeper || view.keepers.contains(&member.node.node)
 }
 
 /// Fewer digits of an id name nothing.

@@ -12,6 +12,7 @@ mod devices;
 mod drain;
 mod far_devices;
 mod inspect;
+mod keepers;
 mod kills;
 mod looking;
 mod mistakes;
