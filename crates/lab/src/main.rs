@@ -28,6 +28,8 @@ enum Experiment {
     Trials(trials::Args),
     /// The real program with little memory, a healthy client beside it, and strangers who want all of it
     Attacks(attacks::Args),
+    /// Three processes that keep the metadata together: for how long none acknowledges when whoever leads goes away
+    Turns(trials::turns::Args),
     /// Many devices on one machine, each as slow as it is told: how bags scale
     Scale(scale::Args),
 }
@@ -37,6 +39,7 @@ fn main() -> ExitCode {
         Experiment::Sim(args) => sim_command::run(&args),
         Experiment::Trials(args) => trials::run(&args),
         Experiment::Attacks(args) => attacks::run(&args),
+        Experiment::Turns(args) => trials::turns::run(&args),
         Experiment::Scale(args) => scale::run(&args),
     };
     match outcome {

@@ -13,6 +13,7 @@ pub mod server;
 mod store;
 mod swallowed;
 mod tool;
+pub mod turns;
 
 use crate::record;
 use base::env::Random;

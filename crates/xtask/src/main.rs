@@ -39,6 +39,8 @@ The project's own commands.
                           HBase's own PerformanceEvaluation on HBase over both: puts that are flushed, and that are synced
   cargo x lab scale [--help]
                           how bags scale: many devices on one machine, each as slow as it is told
+  cargo x lab turns [--turns N] [--stop]
+                          three processes keep the metadata: for how long none acknowledges when whoever leads goes away
   cargo x help            this text
 
 With CI=true a missing tool fails, and so does a stage that takes more than twice its bound; the end of what a stage that
@@ -82,7 +84,9 @@ fn dispatch(command: &str, rest: &[String]) -> Result<bool, String> {
         ("lab", [experiment, words @ ..]) if experiment == "hdfs" => clients::lab::run(&root, words),
         ("lab", [experiment, words @ ..]) if experiment == "dfsio" => clients::dfsio::run(&root, words),
         ("lab", [experiment, words @ ..]) if experiment == "hbase" => clients::hbase::run(&root, words),
-        ("lab", [experiment, words @ ..]) if experiment == "scale" => suite::lab(&root, experiment, words),
+        ("lab", [experiment, words @ ..]) if ["scale", "turns"].contains(&experiment.as_str()) => {
+            suite::lab(&root, experiment, words)
+        }
         ("sim" | "trials" | "attacks", arguments) => suite::lab(&root, command, arguments),
         ("ci" | "tidy" | "fuzz", _) => Err("it takes no such arguments; `cargo x help` shows what there is".to_owned()),
         _ => Err("there is no such command; `cargo x help` lists them".to_owned()),

@@ -20,6 +20,7 @@ use client::Client;
 use harness::stopwatch::Stopwatch;
 use net::message::cluster::ViewAnswer;
 use network::{NetOf, Network};
+pub use nodes::init;
 use nodes::{NAMES, Node};
 use sim::random::SimRandom;
 use std::collections::BTreeMap;
@@ -177,7 +178,7 @@ impl Cluster {
         let names: Vec<&str> = NAMES[..count].iter().chain(&CLIENTS).copied().collect();
         let network = Network::new(&names, rate)?;
         let program = server::program()?;
-        let credentials = nodes::init(&program, directory)?;
+        let credentials = init(&program, directory, &[])?;
         let mut nodes = Vec::new();
         for host in 0..count {
             let own_disk = own_disk && host + 1 == count;

@@ -46,11 +46,13 @@ pub struct Node {
     disk: Option<Mounted>,
 }
 
-/// Makes a new cluster: the files that all its nodes have.
-pub fn init(program: &Path, directory: &Path) -> Result<Credentials> {
+/// Makes a new cluster: the files that all its nodes have. `keepers`: the nodes that keep its metadata, if several do.
+pub fn init(program: &Path, directory: &Path, keepers: &[String]) -> Result<Credentials> {
     let file = directory.join("stormwell.toml");
     let program = program.display().to_string();
-    tool::run(&[&program, "--quiet", "init"], &[&file])?;
+    let keepers = keepers.join(",");
+    let words: [&str; 5] = [&program, "--quiet", "init", "--keepers", &keepers];
+    tool::run(if keepers.is_empty() { &words[..3] } else { &words }, &[&file])?;
     let secret = Secret::from_hex(&os::file::read_text(&file.with_extension("secret"))?)?;
     let text = os::file::read_text(&file)?;
     let id = text.lines().find_map(|line| line.strip_prefix("cluster = \"")?.strip_suffix('"'));
