@@ -343,7 +343,7 @@ impl Membership {
 
     fn unheard(&self, error: &Error) -> Error {
         let text = format!(
-            "{} does not answer ({}); nothing was stored; what was acknowledged is safe; it goes on when that node does",
+            "{}, does not answer ({}); nothing was stored; what was acknowledged is safe; it goes on when that node does",
             self.keepers.shown(),
             error.text()
         );
@@ -394,8 +394,8 @@ impl Keepers {
     /// For people.
     pub fn shown(&self) -> String {
         match self {
-            Keepers::Alone(keeper) => format!("the node that keeps the metadata, {keeper},"),
-            Keepers::Several(keepers) => format!("the leader of the metadata's keepers, of {},", keepers.join(", ")),
+            Keepers::Alone(keeper) => format!("the node that keeps the metadata, {keeper}"),
+            Keepers::Several(keepers) => format!("whoever leads the metadata's keepers, of {}", keepers.join(", ")),
         }
     }
 }

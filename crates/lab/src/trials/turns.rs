@@ -143,7 +143,16 @@ async fn measure(args: &Args) -> Result<bool> {
     let scratch = scratch("turns")?;
     let (mut keepers, credentials) = Keepers::start(scratch.path())?;
     let caller = Caller { net: Arc::new(os::net::TcpNet), credentials, pool: Pool::new(16 << 20) };
-    let client = caller.connect(&keepers.addresses[0], CALL_SILENCE_MAX).await?;
+    // They have to begin the store first.
+    let began = SystemClock::new();
+    let client = loop {
+        match caller.connect(&keepers.addresses[0], CALL_SILENCE_MAX).await {
+            Err(error) if error.kind() == ErrorKind::Busy && began.now().since(Time::ZERO) < READY_WAIT => {
+                sleep(PAUSE).await;
+            }
+            connected => break connected?,
+        }
+    };
     let (mut gaps, mut lost) = (Vec::new(), 0);
     for turn in 0..args.turns {
         let leader = keepers.leader(&client).await?;

@@ -90,7 +90,7 @@ fn say_what_changed(membership: &Membership, log: &Log, reported: Result<()>) {
         (_, true) => "cannot take its report now",
         (_, false) => "refuses this one",
     };
-    let waits = format!("{} {does}: {}", membership.keepers.shown(), error.text());
+    let waits = format!("{}, {does}: {}", membership.keepers.shown(), error.text());
     if !silence {
         state.joined = false;
         membership.sessions().refused = true;
