@@ -12,9 +12,9 @@ use os::disk::Backend;
 use std::path::{Path, PathBuf};
 
 /// The device directory whose small files count: of the node that most directories are of (the first named, if as many are of another), and
-/// there those that were written last. The first directory if none has any; made if it is missing. `may_keep`: the metadata may be there, too.
-pub fn member_directory(world: &dyn World, devices: &[DeviceSetting], may_keep: bool) -> Result<PathBuf> {
-    for device in devices.iter().filter(|_| !may_keep) {
+/// there those that were written last. The first directory if none has any; made if it is missing.
+pub fn member_directory(world: &dyn World, devices: &[DeviceSetting]) -> Result<PathBuf> {
+    for device in devices {
         if world.exists(&device.directory.join("meta")).unwrap_or(false) {
             let text = format!(
                 "{} holds a metadata store, so it belongs to a node that keeps one; nothing was changed; give this node other \

@@ -33,7 +33,7 @@ use base::unit::{WallTime, show_bytes};
 use meta::request::{DeviceInfo, NodeInfo};
 use net::{Asker, Budget, CallNumbers, LinkSettings, Server, ServerSettings};
 use os::disk::Backend;
-use role::{Forms, Home, Means, open_home, role_of};
+use role::{Forms, Home, Means, formation_of, open_home, role_of};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -89,8 +89,9 @@ async fn open(
     world.watch(&loans)?;
     let (mut notes, mut engines) = (Vec::from_iter(os::disk::warning(settings.backend)?), Vec::new());
     let means = Means { pool: pool.clone(), clock: clock.clone(), random: random.clone(), loans: loans.clone() };
-    let Home { directory, kept, together } = open_home(&settings, &world, &means)?;
+    let Home { directory, kept, found } = open_home(&settings, &world, &means)?;
     let identity = Identity::start(world.as_ref(), &directory, settings.backend, random.as_ref())?;
+    let together = formation_of(found, (&settings, &world), (identity.node, &means))?;
     let hdfs = hdfs_listener.as_ref().map(|listener| listener.address());
     let itself = cluster::itself(&settings, &identity, &address, hdfs.as_deref());
     let mut places = places_of(&settings, world.as_ref(), &directory, &mut notes)?;
@@ -114,16 +115,15 @@ async fn open(
     let keeping = metadata.as_ref().map(|(metadata, _)| metadata.as_ref());
     let opened = open_devices(&given, random.as_ref(), keeping, identity.node, &mut places).await?;
     let OpenDevices { devices, disks, missing, removed, .. } = opened;
-    opened.damage.iter().for_each(|damage| log.say(Level::Error, "device", damage, &[]));
     engines.extend(opened.engines);
-    tell_of_missing(&log, &missing, &removed, !devices.is_empty())?;
+    tell_of_devices(&log, (&missing, &removed, &opened.damage), !devices.is_empty())?;
     notes.extend(opened.notes.into_iter().chain(removed));
     notes.extend(note_devices(&settings, world.as_ref(), &directory, &places, &devices)?);
     report(keeping, identity.node, &devices).await?;
     let links = links_of(&settings, &identity, (&pool, &clock, &random));
     let neighbours = Neighbours::new((identity.node, itself.address.clone()), network.clone(), links.clone());
-    let (found, ways) = ((metadata, together), (network.clone(), links));
-    let (role, forms) = role_of((&settings, &world, &directory), found, ways, (identity.node, &means))?;
+    let (kept, ways) = ((metadata, together), (network.clone(), links));
+    let (role, forms) = role_of((&settings, &world, &directory), kept, ways, &means)?;
     let (stats, incoming) = (Arc::new(net::NetStats::default()), Budget::new(settings.incoming_bytes));
     let console = console_listener.as_ref().map(|listener| listener.address());
     let node = Arc::new(Node {
@@ -500,8 +500,13 @@ impl Running {
     }
 }
 
-/// Says which devices are missing. An error if no other is served than these and those that were removed.
-fn tell_of_missing(log: &Log, missing: &[Missing], removed: &[String], others: bool) -> Result<()> {
+/// Says what is damaged and which devices are missing. An error if no other is served than these and those that were removed.
+fn tell_of_devices(
+    log: &Log,
+    (missing, removed, damage): (&[Missing], &[String], &[String]),
+    others: bool,
+) -> Result<()> {
+    damage.iter().for_each(|damage| log.say(Level::Error, "device", damage, &[]));
     for lost in missing {
         log.say(Level::Error, "device", &lost.why, &[("place", &lost.place), ("device", &lost.device)]);
     }

@@ -31,7 +31,7 @@ pub fn role_of(
     (settings, world, directory): (&Settings, &Arc<dyn World>, &Path),
     (metadata, together): (Option<Stored>, Option<Together>),
     (network, links): (Arc<dyn Net>, LinkSettings),
-    (node, means): (NodeId, &Means),
+    means: &Means,
 ) -> Result<(Role, Option<Forms>)> {
     let member = |keepers| Arc::new(Membership::new(keepers, network.clone(), links.clone(), world.planted()));
     match (metadata, settings.meta()) {
@@ -40,23 +40,41 @@ pub fn role_of(
             Ok((Role::Keeper(Box::new(keeper)), None))
         }
         (None, MetaPlace::Node(keeper)) => Ok((Role::Member(member(Keepers::Alone(keeper.clone()))), None)),
-        (None, MetaPlace::Several { keepers, own }) => {
+        (None, MetaPlace::Several { keepers, .. }) => {
             let membership = member(Keepers::Several(keepers.clone()));
-            let (Some(own), Some(Together { directory, late })) = (*own, together) else {
+            let Some(Together { directory, formation }) = together else {
                 return Ok((Role::Several(Box::new(Several::new(membership, None))), None));
             };
-            let (world, keepers, random) = (world.clone(), keepers.clone(), means.random.clone());
-            let (directory_of, backend) = (directory.clone(), settings.backend);
-            let given =
-                Given { world: world.clone(), directory: directory_of, backend, keepers, own, node, late, random };
-            let formation = Arc::new(Formation::open(given)?);
-            let open =
-                opens_keeper((settings.clone(), world, directory), (network.clone(), links.clone()), means.clone());
+            let place = (settings.clone(), world.clone(), directory);
+            let open = opens_keeper(place, (network.clone(), links.clone()), means.clone());
             let several = Several::new(membership, Some(formation));
             Ok((Role::Several(Box::new(several)), Some(Forms { open, links })))
         }
         (None, MetaPlace::Local) => unreachable!("it keeps the metadata"),
     }
+}
+
+/// Looks at the directory of a keeper, or makes it, before devices are made: one that is made after they were is no keeper's.
+pub fn formation_of(
+    found: Option<Found>,
+    (settings, world): (&Settings, &Arc<dyn World>),
+    (node, means): (NodeId, &Means),
+) -> Result<Option<Together>> {
+    let (Some(Found { directory, late }), MetaPlace::Several { keepers, own: Some(own) }) = (found, settings.meta())
+    else {
+        return Ok(None);
+    };
+    let given = Given {
+        world: world.clone(),
+        directory: directory.clone(),
+        backend: settings.backend,
+        keepers: keepers.clone(),
+        own: *own,
+        node,
+        late,
+        random: means.random.clone(),
+    };
+    Ok(Some(Together { directory, formation: Arc::new(Formation::open(given)?) }))
 }
 
 /// What is needed to begin to keep the metadata together with others.
@@ -109,32 +127,41 @@ pub struct Home {
     /// The metadata store in it, if it keeps one alone.
     pub kept: Option<Kept>,
     /// Where it keeps one together with others, if it does.
-    pub together: Option<Together>,
+    pub found: Option<Found>,
 }
 
 /// A directory for the metadata that a node keeps together with others.
-pub struct Together {
+pub struct Found {
     directory: PathBuf,
     /// Devices of the node were in use before: one that is made only now is no keeper's.
     late: bool,
 }
 
+/// That directory, and how it becomes a keeper's.
+pub struct Together {
+    directory: PathBuf,
+    formation: Arc<Formation>,
+}
+
 pub fn open_home(settings: &Settings, world: &Arc<dyn World>, means: &Means) -> Result<Home> {
     let (devices, said, world_of) = (&settings.devices, settings.metadata_dir.as_deref(), world.as_ref());
-    let together = match settings.meta() {
+    let found = match settings.meta() {
         MetaPlace::Local => {
             let directory = metadata_directory(world_of, devices, said)?;
             let kept = Some(open_metadata(settings, world, &directory, means, None)?);
-            return Ok(Home { directory, kept, together: None });
+            return Ok(Home { directory, kept, found: None });
         }
         MetaPlace::Node(_) | MetaPlace::Several { own: None, .. } => None,
         MetaPlace::Several { own: Some(_), .. } => {
             let late = keepers::place::is_late(world_of, devices)?;
-            Some(Together { directory: keepers::place::directory(world_of, devices, said)?, late })
+            Some(Found { directory: keepers::place::directory(world_of, devices, said)?, late })
         }
     };
-    let directory = home::member_directory(world_of, devices, together.is_some())?;
-    Ok(Home { directory, kept: None, together })
+    let directory = match &found {
+        Some(_) => home::files_directory(world_of, devices)?,
+        None => home::member_directory(world_of, devices)?,
+    };
+    Ok(Home { directory, kept: None, found })
 }
 
 fn open_metadata(
