@@ -6,5 +6,6 @@ pub mod disk;
 pub mod file;
 pub mod fuzz;
 pub mod net;
+pub mod ports;
 pub mod random;
 pub mod runtime_clock;

@@ -5,7 +5,6 @@ use crate::store::{Ended, binary, noise, run, scratch, soon, started, tree};
 use harness::child::Server;
 use harness::scratch::Scratch;
 use std::collections::BTreeMap;
-use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -25,9 +24,7 @@ impl Keepers {
     fn new() -> Keepers {
         let scratch = scratch("keepers");
         let directory = scratch.path().to_path_buf();
-        let ports = NAMES.map(|_| TcpListener::bind("127.0.0.1:0").expect("a free port"));
-        let address = |port: &TcpListener| port.local_addr().expect("it listens").to_string();
-        let addresses = ports.iter().map(address).collect();
+        let addresses = sim::ports::free(NAMES.len());
         let keepers = Keepers { directory, addresses, nodes: [None, None, None], _scratch: scratch };
         keepers.run(&["init", "c.toml", "--keepers", &keepers.addresses.join(",")]).done();
         keepers

@@ -12,7 +12,6 @@ use base::unit::Time;
 use client::Client;
 use harness::child::Server;
 use os::clock::SystemClock;
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -56,11 +55,7 @@ struct Keepers {
 impl Keepers {
     /// They run. What their clients have to show.
     fn start(directory: &Path) -> Result<(Keepers, net::Credentials)> {
-        #[expect(clippy::disallowed_methods, reason = "processes of their own listen there")]
-        let ports = (0..KEEPERS).map(|_| TcpListener::bind("127.0.0.1:0")).collect::<std::io::Result<Vec<_>>>()?;
-        let addresses = ports.iter().map(|port| port.local_addr().map(|at| at.to_string()));
-        let addresses = addresses.collect::<std::io::Result<Vec<_>>>()?;
-        drop(ports);
+        let addresses = sim::ports::free(KEEPERS);
         let mut keepers = Keepers { directory: directory.to_path_buf(), addresses, nodes: Vec::new() };
         let credentials = cluster::init(&program()?, directory, &keepers.addresses)?;
         for number in 0..KEEPERS {

@@ -29,10 +29,7 @@ impl Several {
     fn new(name: &str) -> Several {
         let root = std::env::temp_dir().join(format!("stormwell-keepers-{}-{name}", std::process::id()));
         let _left = std::fs::remove_dir_all(&root);
-        let ports: Vec<_> =
-            (0..KEEPERS).map(|_| std::net::TcpListener::bind("127.0.0.1:0").expect("a free port")).collect();
-        let address = |port: &std::net::TcpListener| port.local_addr().expect("it listens").to_string();
-        let keepers = ports.iter().map(address).collect();
+        let keepers = sim::ports::free(KEEPERS);
         Several { root, keepers, nodes: BTreeMap::new(), clock: Arc::new(AheadClock::new()) }
     }
 
