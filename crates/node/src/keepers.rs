@@ -51,7 +51,7 @@ pub struct Keeping {
 }
 
 /// Opens the metadata when it is known who keeps them, and which one of them this is.
-pub type Open = Box<dyn FnOnce(&Seating, KeeperId) -> Result<Opened> + Send>;
+pub type Open = Box<dyn Fn(&Seating, KeeperId) -> Result<Opened> + Send + Sync>;
 
 /// What was opened.
 pub struct Opened {
@@ -81,8 +81,9 @@ impl Several {
         if let Some(keeping) = self.keeping() {
             return keeping.keeper.metadata.standing().into_iter().collect();
         }
-        let waits = self.formation.as_ref().map(|formation| formation.waits()).unwrap_or_default();
-        waits.into_iter().chain(lock(&self.trouble).clone()).collect()
+        let found = lock(&self.trouble).clone();
+        let waits = || self.formation.as_ref().map(|formation| formation.waits()).unwrap_or_default();
+        found.map_or_else(waits, |found| vec![found])
     }
 
     /// It keeps nothing, for this reason.

@@ -350,12 +350,14 @@ impl Membership {
         Error::new(ErrorKind::Unreachable, text)
     }
 
-    /// Notes the answer to a report that was sent at this moment. False: who answered leads no more, and nothing of it counts.
-    fn told(&self, sent: Time, answer: &wire::ReportAnswer) -> bool {
+    /// Whether the answer to a report counts. Not if another one leads by now than who gave it: then nothing of it does.
+    fn counts(&self, answer: &wire::ReportAnswer) -> bool {
         let known = self.terms.hear(answer.term);
-        if self.is_of_several() && answer.term < known {
-            return false;
-        }
+        !self.is_of_several() || answer.term >= known
+    }
+
+    /// Notes the answer to a report that was sent at this moment.
+    fn told(&self, sent: Time, answer: &wire::ReportAnswer) {
         let mut sessions = self.sessions();
         let now = self.clock.now();
         sessions.refused = false;
@@ -375,7 +377,6 @@ impl Membership {
         self.follows(&mut state, answer);
         state.waits = None;
         state.joined = true;
-        true
     }
 
     /// Notes who of several leads. Another one need not say the view anew.

@@ -297,6 +297,11 @@ async fn begin(
             Box::pin(membership::reporting::run(node.clone(), membership.clone(), itself, stopped.clone()))
         }
         Role::Several(several) => {
+            if several.formation.is_none() {
+                let text =
+                    "this node keeps no metadata: its own address, `advertise` or `listen`, is none of `keepers`";
+                node.log.say(Level::Info, "keepers", text, &[("address", &itself.address)]);
+            }
             let itself = cluster::wire_node(itself);
             let reports = membership::reporting::run(node.clone(), several.membership.clone(), itself, stopped.clone());
             let keeps = forms.map(|Forms { open, links }| {

@@ -10,7 +10,11 @@ use base::limit::REPORT_EVERY;
 use base::net::Net;
 use net::LinkSettings;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 use tokio::sync::watch;
+
+/// A disk of the metadata that cannot be opened at all is tried again after a second, then two, four, and so on up to this.
+const AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 
 /// Keeps the metadata together with others until the node stops: makes the store with them, or finds that it was made, opens it, and leads whenever
 /// its turn comes.
@@ -35,16 +39,32 @@ pub async fn run(
         Outcome::Lost { text, .. } => return several.tell(&node.log, text),
         Outcome::Refused(error) => return several.tell(&node.log, error.to_string()),
     };
-    let keeping = match open(&seating, own) {
-        Ok(Opened { keeper, lanes, engines, note }) => {
-            note.iter().for_each(|note| node.log.say(Level::Info, "metadata", note, &[]));
-            Keeping { keeper, seating, own, lanes, engines: Mutex::new(engines) }
+    let opened = async {
+        let mut pause = AGAIN.0;
+        loop {
+            match open(&seating, own) {
+                Ok(opened) => return opened,
+                Err(error) => {
+                    several.tell(&node.log, format!("the metadata cannot be kept here: {error}; it is tried again"))
+                }
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(AGAIN.1);
         }
-        Err(error) => return several.tell(&node.log, format!("the metadata cannot be kept here: {error}")),
     };
+    let Opened { keeper, lanes, engines, note } = tokio::select! {
+        biased;
+        _ = stopped.wait_for(|stopped| *stopped) => return,
+        opened = opened => opened,
+    };
+    note.iter().for_each(|note| node.log.say(Level::Info, "metadata", note, &[]));
+    let keeping = Keeping { keeper, seating, own, lanes, engines: Mutex::new(engines) };
     let addresses = formation.addresses(&keeping.seating, keeping.own);
     addresses.into_iter().for_each(|(at, node)| keeping.lanes.moved(node, &at));
+    keeping.lanes.tell_to(node.troubles.clone());
     keeping.keeper.metadata.tell_to(node.troubles.clone());
+    // Its thread may have found it before there was anybody to tell.
+    keeping.keeper.metadata.standing().iter().for_each(|text| node.troubles.tell("metadata", text, &[]));
     let keeping = several.keeping.get_or_init(|| keeping);
     let tells = formation.tell(others.as_ref(), &node.troubles);
     let leads = lead(&node, several, stopped.clone());

@@ -86,7 +86,7 @@ enum Part {
     /// One of the keepers of a store.
     Keeps { draw: u128, seating: Seating, own: KeeperId },
     /// None of the keepers of the store that there is.
-    Lost { draw: u128, seating: Seating },
+    Lost { seating: Seating },
     /// A store's that its node keeps alone.
     Alone(Error),
     /// Not to be used.
@@ -154,10 +154,10 @@ impl Formation {
                 );
                 return Ok(Part::Alone(invalid(text)));
             }
-            world.make_directory(directory)?;
             let file = KeeperFile { draw: given.random.wide(), late: given.late, seating: None };
-            file.write(world, directory, given.backend)?;
-            return Ok(Part::Empty(file));
+            let made = world.make_directory(directory).and_then(|()| file.write(world, directory, given.backend));
+            // Its disk may not be mounted. The node serves its devices all the same.
+            return Ok(made.map_or_else(|error| Part::Refused(error.during(&at)), |()| Part::Empty(file)));
         };
         let Some(seating) = file.seating.clone() else {
             if has_metadata(world, directory)? {
@@ -197,9 +197,7 @@ impl Formation {
             Part::Keeps { draw, seating, own } => {
                 Some(Outcome::Keeps { seating: seating.clone(), own: *own, draw: *draw })
             }
-            Part::Lost { seating, .. } => {
-                Some(Outcome::Lost { seating: seating.clone(), text: self.given.lost(seating) })
-            }
+            Part::Lost { seating } => Some(Outcome::Lost { seating: seating.clone(), text: self.given.lost(seating) }),
             Part::Alone(error) | Part::Refused(error) => Some(Outcome::Refused(error.clone())),
         }
     }
@@ -210,7 +208,9 @@ impl Formation {
         let (draw, begun, alone) = match &state.part {
             Part::Empty(file) if file.late => return Err(self.given.is_late()),
             Part::Empty(file) => (file.draw, None, false),
-            Part::Keeps { draw, seating, .. } | Part::Lost { draw, seating } => (*draw, Some(seating.begin()), false),
+            Part::Keeps { draw, seating, .. } => (*draw, Some(seating.begin()), false),
+            // Only those that keep a store say that there is one: two that do not would go on believing each other after it is gone.
+            Part::Lost { seating } => return Err(invalid(self.given.lost(seating))),
             Part::Alone(_) => (0, None, true),
             Part::Refused(error) => return Err(error.clone()),
         };
@@ -248,7 +248,7 @@ impl Formation {
                 );
                 return Err(invalid(text));
             }
-            Part::Lost { seating, .. } => return Err(invalid(self.given.lost(seating))),
+            Part::Lost { seating } => return Err(invalid(self.given.lost(seating))),
             Part::Alone(error) | Part::Refused(error) => return Err(error.clone()),
         };
         match self.given.judge(draw, &seating) {
@@ -256,7 +256,7 @@ impl Formation {
             Judged::Differs(error) => Err(error),
             Judged::None => {
                 let error = invalid(self.given.lost(&seating));
-                *state = State { part: Part::Lost { draw, seating }, waits: vec![error.text().to_string()] };
+                *state = State { part: Part::Lost { seating }, waits: vec![error.text().to_string()] };
                 self.changed.notify_one();
                 Err(error)
             }
@@ -366,12 +366,14 @@ impl Formation {
         self.write(state, draw, seating, number(0))
     }
 
-    /// Where the other keepers are now, as far as the settings can say so.
+    /// Where the other keepers are now, as far as the settings can say so: where they were when the store began, if that is still named; else at the
+    /// address that is in that place now.
     pub fn addresses(&self, seating: &Seating, own: KeeperId) -> Vec<(String, NodeId)> {
-        let is_as_formed = self.given.keepers.len() == seating.seats.len();
+        let keepers = &self.given.keepers;
         let at = |(place, seat): (usize, &Seat)| {
-            let at = if is_as_formed { self.given.keepers[place].clone() } else { seat.address.clone() };
-            (seat.number != own).then_some((at, seat.node))
+            let moved =
+                keepers.get(place).filter(|_| keepers.len() == seating.seats.len() && !keepers.contains(&seat.address));
+            (seat.number != own).then(|| (moved.unwrap_or(&seat.address).clone(), seat.node))
         };
         seating.seats.iter().enumerate().filter_map(at).collect()
     }

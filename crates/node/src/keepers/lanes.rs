@@ -4,8 +4,9 @@
 
 use super::seating::{Seat, Seating};
 use crate::metadata::Carrier;
+use crate::troubles::Troubles;
 use base::checksum::{combine, crc32c};
-use base::error::{ErrorKind, Result};
+use base::error::{Error, ErrorKind, Result};
 use base::id::NodeId;
 use base::limit::CALL_SILENCE_MAX;
 use base::net::{Boxed, Net};
@@ -16,7 +17,7 @@ use net::message::keeper::Step;
 use net::{Link, LinkSettings, Payload};
 use std::collections::VecDeque;
 use std::future::poll_fn;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 use tokio::sync::{Notify, watch};
@@ -85,6 +86,7 @@ impl Kind {
 /// The ways from one keeper to the others. They end when this is dropped.
 pub struct Lanes {
     others: Vec<Other>,
+    troubles: Arc<OnceLock<Troubles>>,
 }
 
 /// Another keeper.
@@ -102,8 +104,14 @@ impl Lanes {
     pub fn new(network: Arc<dyn Net>, links: LinkSettings, seating: &Seating, own: KeeperId) -> Arc<Lanes> {
         let Some(itself) = seating.of_number(own) else { unreachable!("a keeper has a seat") };
         let others = seating.seats.iter().filter(|seat| seat.number != own);
-        let others = others.map(|seat| Other::new((&network, &links), seating, itself, seat)).collect();
-        Arc::new(Lanes { others })
+        let troubles = Arc::default();
+        let others = others.map(|seat| Other::new((&network, &links, &troubles), seating, itself, seat)).collect();
+        Arc::new(Lanes { others, troubles })
+    }
+
+    /// What another keeper will not hear is told here from now on. Whoever is named first counts.
+    pub fn tell_to(&self, troubles: Troubles) {
+        let _named = self.troubles.set(troubles);
     }
 
     /// The node of a keeper listens at another address from now on.
@@ -134,7 +142,12 @@ impl Carrier for Lanes {
 }
 
 impl Other {
-    fn new((network, links): (&Arc<dyn Net>, &LinkSettings), seating: &Seating, itself: &Seat, seat: &Seat) -> Other {
+    fn new(
+        (network, links, troubles): (&Arc<dyn Net>, &LinkSettings, &Arc<OnceLock<Troubles>>),
+        seating: &Seating,
+        itself: &Seat,
+        seat: &Seat,
+    ) -> Other {
         let (address, back) = (watch::Sender::new(Some(seat.address.clone())), watch::Sender::new(()));
         let queues = Kind::ALL.map(|kind| {
             let queue = Arc::new(Queue::new(kind.bounds()));
@@ -153,7 +166,8 @@ impl Other {
                 draw: itself.draw.into(),
                 parts: Vec::new(),
             };
-            let lane = Lane { kind, queue: queue.clone(), network: network.clone(), links, says, back: back.clone() };
+            let (queue_of, network, troubles) = (queue.clone(), network.clone(), troubles.clone());
+            let lane = Lane { kind, queue: queue_of, network, links, says, back: back.clone(), troubles };
             tokio::spawn(lane.run(address.subscribe()));
             queue
         });
@@ -247,6 +261,7 @@ struct Lane {
     says: Step,
     /// Changes when the keeper hears beats again after it did not.
     back: watch::Sender<()>,
+    troubles: Arc<OnceLock<Troubles>>,
 }
 
 impl Lane {
@@ -274,11 +289,15 @@ impl Lane {
                     if was_away && self.kind == Kind::Beats {
                         self.back.send_replace(());
                     }
-                    self.converse(&link).await;
+                    self.converse(address, &link).await;
                     link.close();
                 }
                 // It would be old by the time there is a way.
-                Ok(Err(_)) | Err(_) => self.queue.clear(false),
+                Ok(Err(error)) => {
+                    self.tell(address, &error);
+                    self.queue.clear(false);
+                }
+                Err(_) => self.queue.clear(false),
             }
             was_away = true;
             let half = PAUSE / 2;
@@ -287,7 +306,7 @@ impl Lane {
     }
 
     /// Sends what comes until the other one is silent, or the connection breaks.
-    async fn converse(&self, link: &Link) {
+    async fn converse(&self, address: &str, link: &Link) {
         let (mut asked, mut back) = (Asked::default(), self.back.subscribe());
         let now = || self.links.clock.now();
         let mut heard = now();
@@ -297,7 +316,10 @@ impl Lane {
                 answer = asked.next() => match answer {
                     Err(error) if error.kind() == ErrorKind::Unreachable => return,
                     // It is there, if it refused it, too.
-                    Ok(()) | Err(_) => heard = now(),
+                    answer => {
+                        answer.err().iter().for_each(|error| self.tell(address, error));
+                        heard = now();
+                    }
                 },
                 // After a cut the kernel tries old connections as seldom as the cut was long. New ones are there at once, as that of the beats.
                 Ok(()) = back.changed(), if self.kind != Kind::Beats => {
@@ -312,6 +334,16 @@ impl Lane {
                     asked.0.push(self.ask(link.clone(), self.queue.take()));
                 }
             }
+        }
+    }
+
+    /// The other one does not want this. That one is away, or has not begun yet, is said elsewhere.
+    fn tell(&self, address: &str, error: &Error) {
+        if let Some(troubles) = self.troubles.get()
+            && !matches!(error.kind(), ErrorKind::Unreachable | ErrorKind::Busy)
+        {
+            let text = "another keeper of the metadata does not hear this one";
+            troubles.tell("keepers", text, &[("at", &address), ("error", error)]);
         }
     }
 

@@ -3,6 +3,7 @@
 use super::seating::Seating;
 use crate::metadata::Metadata;
 use base::error::{Error, ErrorKind, Result};
+use bytes::Bytes;
 use meta::{KeeperId, KeeperMessage};
 use net::message::Done;
 use net::message::keeper::Step;
@@ -46,7 +47,9 @@ fn read(
     let (mut rest, _) = payload.into_verified()?;
     let mut messages = Vec::with_capacity(step.parts.len());
     for length in step.parts.iter().map(|length| *length as usize) {
-        let message = KeeperMessage::read(&rest.split_to(length));
+        // Copied: the log keeps entries until it is merged, or another keeper that is away has them, and the memory of the payload, which is all
+        // that keepers may send, would be theirs for as long.
+        let message = KeeperMessage::read(&Bytes::copy_from_slice(&rest.split_to(length)));
         match message.filter(|message| message.from().0 == step.from) {
             Some(message) => messages.push((message, length)),
             None => return Err(wrong(&format!("{length} bytes are no message of keeper {}", step.from))),

@@ -41,6 +41,9 @@ async fn report(node: &Node, membership: &Membership, itself: &wire::Node) -> Re
     let ask = wire::Report { node: itself.clone(), devices: node.own_devices(), epoch, remembered };
     let sent = membership.clock.now();
     let answer = membership.ask(&ask).await?;
+    if !membership.counts(&answer) {
+        return Ok(true);
+    }
     // Before anybody may write: a device that is to be emptied takes nothing new.
     let mut begins = false;
     for device in &answer.draining {
@@ -54,9 +57,7 @@ async fn report(node: &Node, membership: &Membership, itself: &wire::Node) -> Re
             leave_out(node, device);
         }
     }
-    if !membership.told(sent, &answer) {
-        return Ok(true);
-    }
+    membership.told(sent, &answer);
     node.sessions_over(&answer.over);
     Ok(begins)
 }

@@ -157,10 +157,12 @@ impl Thread {
         self.heard = heard;
     }
 
-    /// Takes what has come, and one that is long, or none.
-    fn take_mailbox(&mut self, now: Time, takes_long: bool) {
+    /// Takes what has come, and one that is long, or none. The time is read after that: what is answered of times, as how long a session lasts, is
+    /// counted from when it was asked, and that is not later.
+    fn take_mailbox(&mut self, takes_long: bool) {
         let mut inbox = std::mem::take(&mut self.inbox);
         self.metadata.served.mailbox.take(&mut inbox);
+        let now = self.clock.now();
         let mut long = std::mem::take(&mut self.long);
         if !inbox.is_empty() {
             self.between.tells();
@@ -366,7 +368,7 @@ impl Turns for Thread {
         self.perform();
         self.hand_over_left(disk);
         self.take_heard();
-        self.take_mailbox(now, true);
+        self.take_mailbox(true);
         self.tick(now);
         self.merge(now);
         self.perform();
@@ -406,7 +408,7 @@ impl Turns for Thread {
             // Whoever waits for that hears of it before more is begun.
             self.perform();
         }
-        self.take_mailbox(now, false);
+        self.take_mailbox(false);
         self.merge(now);
         self.perform();
         self.between.took(now, self.clock.now());

@@ -26,9 +26,12 @@ pub async fn page(node: &Node) -> Result<String> {
     if let Some(keeper) = node.keeper() {
         let help = "Files whose writer is gone that ended without bytes which were synced, or may have been; the log names them.";
         page.single("stormwell_damaged_ends_total", Kind::Counter, help, load(&node.metrics.damaged_ends));
-        match namespace(&mut page, &keeper.metadata).await {
-            Err(error) if error.kind() != ErrorKind::Moved => return Err(error),
-            _ => (),
+        // Of several only the one that leads is asked: another one may be opening its store, for long.
+        if node.metadata().is_ok() {
+            match namespace(&mut page, &keeper.metadata).await {
+                Err(error) if error.kind() != ErrorKind::Moved => return Err(error),
+                _ => (),
+            }
         }
         bags(&mut page, node).await;
     }

@@ -93,7 +93,7 @@ fn opens_keeper(
         let lanes = Lanes::new(network.clone(), links.clone(), seating, own);
         let carrier: Arc<dyn Carrier> = lanes.clone();
         let kept = open_metadata(&settings, &world, &directory, &means, Some((seating.seats(own), carrier)))?;
-        let keeper = keeper_of((kept.metadata, kept.disk), &directory, (network, links));
+        let keeper = keeper_of((kept.metadata, kept.disk), &directory, (network.clone(), links.clone()));
         Ok(keepers::Opened { keeper, lanes, engines: kept.engines, note: kept.note })
     })
 }
