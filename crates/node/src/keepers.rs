@@ -107,17 +107,24 @@ impl Several {
     fn moved(&self) -> Error {
         let told = self.membership.leads();
         let Some(keeping) = self.keeping() else { return told.into() };
-        let part = keeping.keeper.metadata.part();
-        let own = keeping.address(keeping.own);
-        let moved = match part {
+        let moved = match keeping.keeper.metadata.part() {
             Part::Follows { leader: Some(leader), term } if term >= told.term => {
-                Moved { leader: keeping.address(leader), term }
+                Moved { leader: self.address(keeping, leader), term }
             }
-            _ => told,
+            // It is about to: whoever led before does not.
+            Part::Leads { term } | Part::Begins { term } => Moved { leader: None, term },
+            Part::Follows { .. } => told,
         };
         // It was told itself that it leads, and it does not.
+        let own = self.address(keeping, keeping.own);
         let leader = moved.leader.filter(|leader| own.as_ref() != Some(leader));
         Moved { leader, ..moved }.into()
+    }
+
+    /// Where the node of a keeper listens: as it reported, else where it was when the store began.
+    fn address(&self, keeping: &Keeping, keeper: KeeperId) -> Option<String> {
+        let seat = keeping.seating.of_number(keeper)?;
+        Some(self.membership.address_of(seat.node).unwrap_or_else(|| seat.address.clone()))
     }
 
     /// The nodes that keep the store.
@@ -126,16 +133,14 @@ impl Several {
         seats.unwrap_or_else(|| self.membership.keepers())
     }
 
+    /// Says nothing to the other keepers any more.
+    pub fn falls_silent(&self) {
+        self.keeping().iter().for_each(|keeping| keeping.lanes.close());
+    }
+
     /// The threads of what it keeps, for whoever waits until they have ended.
     pub fn engines(&self) -> Vec<Ended> {
         let engines = self.keeping().map(|keeping| std::mem::take(&mut *lock(&keeping.engines)));
         engines.unwrap_or_default()
-    }
-}
-
-impl Keeping {
-    /// Where the node of this keeper listens.
-    fn address(&self, keeper: KeeperId) -> Option<String> {
-        self.seating.of_number(keeper).map(|seat| seat.address.clone())
     }
 }

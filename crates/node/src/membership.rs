@@ -69,6 +69,9 @@ struct Sessions {
     asked: BTreeMap<SessionId, Vec<Call>>,
 }
 
+/// Bytes of an address: a name of 255 bytes, brackets and a port.
+const ADDRESS_MAX: usize = 264;
+
 /// How long a session that is not known is asked for while the keeper does not answer.
 const FIND_WAIT_MAX: Duration = SESSION_LEASE;
 
@@ -157,6 +160,10 @@ impl Membership {
             let text = "this node belongs to a store whose metadata one node keeps, which nobody else leads; nothing was changed";
             return Err(Error::new(ErrorKind::Invalid, text));
         }
+        if address.len() > ADDRESS_MAX {
+            let text = format!("an address has at most {ADDRESS_MAX} bytes; nothing was changed");
+            return Err(Error::new(ErrorKind::Invalid, text));
+        }
         let keepers = self.keepers();
         if !keepers.is_empty() && !keepers.contains(&node) {
             let text = "only a node that keeps the metadata leads; nothing was changed";
@@ -187,6 +194,13 @@ impl Membership {
         keepers.map(|keeper| NodeId(keeper.value())).collect()
     }
 
+    /// Where a node listens, as it was told last.
+    pub fn address_of(&self, node: NodeId) -> Option<String> {
+        let state = self.state();
+        let mut members = state.view.iter().flat_map(|view| &view.members);
+        members.find(|member| member.node.node.value() == node.0).map(|member| member.node.address.clone())
+    }
+
     /// Who leads the keepers, as far as it was told.
     pub fn leads(&self) -> Moved {
         self.state().leads.clone()
@@ -204,11 +218,16 @@ impl Membership {
         if let Asker::Node { term, .. } = asker
             && knows
             && self.is_keeper(asker)
+            && (term > 0 || !self.is_of_several())
         {
             return self.terms.check(term);
         }
         if !knows || self.state().keeper.is_none() {
             let text = "this node was just started and does not know yet which one keeps the metadata; nothing was done; ask again";
+            return Err(Error::new(ErrorKind::Busy, text));
+        }
+        if self.is_of_several() && matches!(asker, Asker::Node { term: 1.., .. }) {
+            let text = "this node does not follow the one that ordered it, or not yet; nothing was done; ask again";
             return Err(Error::new(ErrorKind::Busy, text));
         }
         let text = "only the node that keeps the metadata may order this of a device on another node; nothing was done";
@@ -350,10 +369,18 @@ impl Membership {
         Error::new(ErrorKind::Unreachable, text)
     }
 
-    /// Whether the answer to a report counts. Not if another one leads by now than who gave it: then nothing of it does.
-    fn counts(&self, answer: &wire::ReportAnswer) -> bool {
+    /// Whether the answer to a report counts. Not if another one leads by now than who gave it: then nothing of it does, and the report has none.
+    fn counts(&self, answer: &wire::ReportAnswer) -> Result<()> {
         let known = self.terms.hear(answer.term);
-        !self.is_of_several() || answer.term >= known
+        if !self.is_of_several() || answer.term >= known {
+            return Ok(());
+        }
+        let text = format!(
+            "who leads in term {} answered a report, and this node heard of term {known}; if nobody leads in that one, because the metadata was put back or \
+             made anew, start this node again",
+            answer.term
+        );
+        Err(Error::new(ErrorKind::Unreachable, text))
     }
 
     /// Notes the answer to a report that was sent at this moment.
@@ -371,17 +398,22 @@ impl Membership {
         drop(sessions);
         let mut state = self.state();
         if let Some(view) = &answer.view {
-            state.keeper = Some(NodeId(view.keeper.value()));
             state.view = Some(view.clone());
         }
-        self.follows(&mut state, answer);
+        // It may have been told of a later leader since the answer was found to count.
+        if !self.is_of_several() {
+            let keeper = answer.view.as_ref().map(|view| NodeId(view.keeper.value()));
+            state.keeper = keeper.or(state.keeper);
+        } else if answer.term >= state.leads.term {
+            self.follows(&mut state, answer);
+        }
         state.waits = None;
         state.joined = true;
     }
 
     /// Notes who of several leads. Another one need not say the view anew.
     fn follows(&self, state: &mut State, answer: &wire::ReportAnswer) {
-        let (Some(leader), true) = (answer.leader, self.is_of_several()) else { return };
+        let Some(leader) = answer.leader else { return };
         state.keeper = Some(NodeId(leader.value()));
         if let Some(view) = &mut state.view {
             (view.keeper, view.term) = (leader, answer.term);

@@ -99,6 +99,11 @@ impl Node {
         }
     }
 
+    /// Whether its keeper leads, as far as it knows.
+    pub fn leads(&self) -> bool {
+        self.leading().is_ok()
+    }
+
     /// The metadata store, if this node keeps it: whether it leads, the store itself says. Of several keepers only the one that leads, as far as it
     /// knows, is asked.
     pub fn metadata(&self) -> Result<&Arc<Metadata>> {

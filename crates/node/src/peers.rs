@@ -85,13 +85,13 @@ struct LastReport {
     lost: bool,
     /// One that was sent before it was, since: it may have missed what that one asked.
     missed: bool,
-    /// The silent nodes in the view that it was told last.
-    told_silent: Vec<NodeId>,
+    /// The silent nodes in the view that it was told last; none: it was told none since this one leads.
+    told_silent: Option<Vec<NodeId>>,
 }
 
 impl LastReport {
     fn new(node: cluster::Node, devices: Vec<file::Device>, heard: Time) -> LastReport {
-        LastReport { node, devices, heard, lost: false, missed: false, told_silent: Vec::new() }
+        LastReport { node, devices, heard, lost: false, missed: false, told_silent: None }
     }
 }
 
@@ -269,7 +269,7 @@ impl Peer {
         let mut said = self.last_report();
         let is_other = said.node.incarnation != node.incarnation || said.devices.len() != devices.len();
         let returned = away || said.missed || is_other;
-        let told_silent = std::mem::take(&mut said.told_silent);
+        let told_silent = said.told_silent.take();
         *said = LastReport { told_silent, ..LastReport::new(node, devices, now) };
         returned
     }
@@ -312,12 +312,12 @@ impl Peer {
 
     /// Whether these are the nodes that it was told last to be silent.
     pub fn knows_silent(&self, silent: &[NodeId]) -> bool {
-        self.last_report().told_silent == silent
+        self.last_report().told_silent.as_deref() == Some(silent)
     }
 
     /// Notes which nodes it is told to be silent.
     pub fn told_silent(&self, silent: Vec<NodeId>) {
-        self.last_report().told_silent = silent;
+        self.last_report().told_silent = Some(silent);
     }
 
     /// Asks it. One that does not answer is not asked again before it reports.

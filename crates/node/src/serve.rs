@@ -495,6 +495,8 @@ impl Running {
         }
         let mut engines = self.engines;
         if let Role::Several(several) = &self.node.role {
+            // What was under way has been agreed on with the others, or never will be.
+            several.falls_silent();
             engines.extend(several.engines());
         }
         drop(self.node);

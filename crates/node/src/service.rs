@@ -25,7 +25,7 @@ use base::policy::Class;
 use chunk::{Asking, Check, Request};
 use meta::Caller;
 use net::message::{Ask, Done, bag, chunk as wire, cluster, device as whole, file, keeper, kind_name, order, session};
-use net::{Call, Payload, Responder, Service};
+use net::{Asker, Call, Payload, Responder, Service};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -133,7 +133,8 @@ impl Node {
     }
 
     fn admit_as_member(self: &Arc<Self>, membership: &Arc<Membership>, call: Call) -> Option<Call> {
-        if membership.is_keeper(call.asker) {
+        // Only who leads says a term; one that this node does not follow, or not yet, is told so, and is no client whose session is asked for.
+        if membership.is_keeper(call.asker) || matches!(call.asker, Asker::Node { term: 1.., .. }) {
             return admit_ordered(membership, call);
         }
         membership.admit(call, |session, request| {
@@ -399,10 +400,13 @@ impl Node {
     /// Those for which its keeper has to lead: all their steps are of one leadership.
     async fn step_through_leading(&self, leading: &Leading, mut call: Call) {
         let (caller, asker) = (caller(&call), call.asker);
+        // Reports are what is waited for, and these need no device.
+        if !matches!(call.kind, cluster::Report::KIND | cluster::FindSession::KIND | cluster::RemoveNode::KIND) {
+            leading.until_gathered().await;
+        }
         match call.kind {
             bag::Create::KIND => {
                 let ask = ask!(call as bag::Create);
-                leading.until_gathered().await;
                 respond(call.respond, self.create_bag(leading, caller, ask).await);
             }
             bag::Stat::KIND => {

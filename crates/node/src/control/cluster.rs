@@ -53,10 +53,14 @@ const FIND_PAUSE: Duration = Duration::from_millis(10);
 impl Node {
     /// Who is there.
     pub async fn view(&self) -> Result<wire::ViewAnswer> {
-        match (self.leading(), self.membership()) {
-            (Ok(leading), _) => leading.view(self).await,
-            (Err(_), Some(membership)) => membership.view(),
-            (Err(error), None) => Err(error),
+        let viewed = match self.leading() {
+            Ok(leading) => leading.view(self).await,
+            Err(error) => Err(error),
+        };
+        match (viewed, self.membership()) {
+            // It does not lead, or not any more: then it is a member like others.
+            (Err(error), Some(membership)) if error.kind() == ErrorKind::Moved || !self.leads() => membership.view(),
+            (viewed, _) => viewed,
         }
     }
 

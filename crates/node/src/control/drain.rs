@@ -157,7 +157,17 @@ async fn pass(node: &Arc<Node>, leading: &Arc<Leading>, handle: &DeviceHandle) -
         DeviceHandle::Local(device) => device.drained(|draining| draining.over = true),
         DeviceHandle::Remote(far) => leading.peers.gone(far),
     }
-    let text = "the device is empty and removed; its directory may be deleted";
+    let of = match handle {
+        DeviceHandle::Local(_) => node.id,
+        DeviceHandle::Remote(far) => far.peer.incarnation().0,
+    };
+    // Where several keep the metadata, that of its node may lie beside it.
+    let text = match !leading.alone && node.keepers().contains(&of) {
+        true => {
+            "the device is empty and removed; its directory may be deleted, but not `meta`, if that is in it: the metadata is kept there"
+        }
+        false => "the device is empty and removed; its directory may be deleted",
+    };
     node.log.say(Level::Info, "drain", text, &[("place", &shown)]);
     Ok(())
 }

@@ -50,8 +50,7 @@ impl Job for TellNodes {
     async fn step(&mut self, node: &Arc<Node>, leading: &Arc<Leading>) -> Result<bool> {
         // Asked each time: what is answered is answered under a lease, so no other one leads at that moment.
         let (_, nodes) = leading.nodes().await?;
-        let address = nodes.iter().find(|known| known.info.node == node.id).map(|known| known.info.address.clone());
-        let address = address.unwrap_or_else(|| node.neighbours.itself().1);
+        let (_, address) = node.neighbours.itself();
         let (turns, mut telling) = (Arc::new(Semaphore::new(AT_ONCE)), JoinSet::new());
         for NodeInfo { address: of, .. } in
             nodes.into_iter().map(|known| known.info).filter(|info| leading.peers.find(info.node).is_none())

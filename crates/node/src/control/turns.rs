@@ -65,7 +65,7 @@ pub async fn run(
     keeping.keeper.metadata.tell_to(node.troubles.clone());
     // Its thread may have found it before there was anybody to tell.
     keeping.keeper.metadata.standing().iter().for_each(|text| node.troubles.tell("metadata", text, &[]));
-    let keeping = several.keeping.get_or_init(|| keeping);
+    several.keeping.get_or_init(|| keeping);
     let tells = formation.tell(others.as_ref(), &node.troubles);
     let leads = lead(&node, several, stopped.clone());
     tokio::select! {
@@ -76,7 +76,6 @@ pub async fn run(
             std::future::pending::<()>().await;
         } => (),
     }
-    keeping.lanes.close();
 }
 
 /// Leads whenever the store does, until the node stops.

@@ -392,6 +392,8 @@ impl Formation {
                         let text = "another node is where a keeper is to be; the keeper there is not told that the store began";
                         troubles.tell("keepers", text, &[("at", &at), ("node", &answered), ("wanted", &node)]);
                     }
+                    // It is away, which is said elsewhere, and may have known for years.
+                    Err(error) if error.kind() == ErrorKind::Unreachable => {}
                     Err(error) => {
                         let text = "a keeper is not told yet that the store began";
                         troubles.tell("keepers", text, &[("at", &at), ("error", &error)]);

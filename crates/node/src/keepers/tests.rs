@@ -106,6 +106,9 @@ pub(super) fn links(number: u64) -> LinkSettings {
     }
 }
 
+/// Bytes that keepers may have sent to one of them: less than a quarter of its log, which it keeps for one that is away.
+const KEEPERS_MEMORY: usize = 4 << 20;
+
 /// Serves there as the node of this keeper until the answer is dropped.
 pub(super) fn serve(listener: Box<dyn Listener>, number: u64, service: Arc<dyn Service>) -> Serves {
     let memory = || Budget::new(32 << 20);
@@ -113,7 +116,7 @@ pub(super) fn serve(listener: Box<dyn Listener>, number: u64, service: Arc<dyn S
         node: NodeId(u128::from(number) + 10),
         incarnation: 1,
         budget: memory(),
-        keepers: memory(),
+        keepers: Budget::new(KEEPERS_MEMORY as u64),
         outgoing: memory(),
         messages: memory(),
         calls: memory(),
@@ -280,6 +283,34 @@ impl Three {
     }
 }
 
+impl Three {
+    /// Has so many directories made at once by this one, with seventeen above each, of 6 KiB in the log. Their names.
+    async fn make_deep(&self, by: usize, of: &str, count: usize) -> Vec<String> {
+        let names: Vec<String> = (0..count)
+            .map(|number| (0..18).map(|place| format!("/{of}{number}-{place}-{}", "n".repeat(200))).collect())
+            .collect();
+        let mut asked = JoinSet::new();
+        for name in &names {
+            let (metadata, request) = (self.keepers[by].as_ref().expect("it runs").metadata.clone(), mkdir(name));
+            asked.spawn(async move {
+                loop {
+                    match metadata.ask_for(ASKER, request.clone()).await {
+                        // What is made and not yet at the others has a bound.
+                        Err(error) if error.kind() == ErrorKind::Full => {
+                            tokio::time::sleep(Duration::from_millis(10)).await
+                        }
+                        other => return other,
+                    }
+                }
+            });
+        }
+        while let Some(made) = asked.join_next().await {
+            made.expect("no panic").expect("it is made by the one who was asked");
+        }
+        names
+    }
+}
+
 fn mkdir(name: &str) -> Request {
     let path = Path::parse(name).expect("a path");
     Request::Mkdir { path, parents: true, new: NewInode::with_mode(0o755) }
@@ -323,27 +354,7 @@ async fn entries_do_not_stop_beats() {
     let leader = three.leader().await;
     let term = three.part(leader).term();
     three.wires.iter().for_each(|wires| wires.slow(MIB as usize));
-    let names: Vec<String> = (0..800)
-        .map(|number| (0..18).map(|place| format!("/{number}-{place}-{}", "n".repeat(200))).collect())
-        .collect();
-    let mut asked = JoinSet::new();
-    for name in &names {
-        let (metadata, request) = (three.keepers[leader].as_ref().expect("it runs").metadata.clone(), mkdir(name));
-        asked.spawn(async move {
-            loop {
-                match metadata.ask_for(ASKER, request.clone()).await {
-                    // What is made and not yet at the others has a bound.
-                    Err(error) if error.kind() == ErrorKind::Full => {
-                        tokio::time::sleep(Duration::from_millis(10)).await
-                    }
-                    other => return other,
-                }
-            }
-        });
-    }
-    while let Some(made) = asked.join_next().await {
-        made.expect("no panic").expect("it is made by the one who was asked");
-    }
+    let names = three.make_deep(leader, "", 800).await;
     for at in 0..3 {
         assert_eq!(three.part(at).term(), term, "keeper {}", at + 1);
     }
@@ -353,6 +364,26 @@ async fn entries_do_not_stop_beats() {
     for name in names.iter().step_by(100) {
         assert!(three.has(name).await);
     }
+    three.end().await;
+}
+
+/// While one is away the log of another one keeps all that that one lacks; what was sent of it has gone back to the memory for what is sent, of which
+/// there is less.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_go_on_while_one_is_away() {
+    let mut three = Three::open("keepers-away").await;
+    let leader = three.leader().await;
+    three.stop((leader + 1) % 3).await;
+    let other = (leader + 2) % 3;
+    let before = three.wires[leader].sent();
+    let makes = async {
+        for round in 0..4 {
+            three.make_deep(leader, &format!("{round}-"), 400).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(120), makes).await.expect("the two of them go on");
+    let sent = three.wires[leader].sent() - before;
+    assert!(sent > 2 * KEEPERS_MEMORY, "{sent} bytes were sent to keeper {}", other + 1);
     three.end().await;
 }
 

@@ -41,9 +41,7 @@ async fn report(node: &Node, membership: &Membership, itself: &wire::Node) -> Re
     let ask = wire::Report { node: itself.clone(), devices: node.own_devices(), epoch, remembered };
     let sent = membership.clock.now();
     let answer = membership.ask(&ask).await?;
-    if !membership.counts(&answer) {
-        return Ok(true);
-    }
+    membership.counts(&answer)?;
     // Before anybody may write: a device that is to be emptied takes nothing new.
     let mut begins = false;
     for device in &answer.draining {

@@ -157,9 +157,10 @@ pub fn open_home(settings: &Settings, world: &Arc<dyn World>, means: &Means) -> 
             Some(Found { directory: keepers::place::directory(world_of, devices, said)?, late })
         }
     };
-    let directory = match &found {
-        Some(_) => home::files_directory(world_of, devices)?,
-        None => home::member_directory(world_of, devices)?,
+    let directory = match settings.meta() {
+        // One that kept it, and is taken off the list, goes on as a member.
+        MetaPlace::Several { .. } => home::files_directory(world_of, devices)?,
+        MetaPlace::Node(_) | MetaPlace::Local => home::member_directory(world_of, devices)?,
     };
     Ok(Home { directory, kept: None, found })
 }
