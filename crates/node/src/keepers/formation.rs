@@ -81,6 +81,9 @@ pub enum Outcome {
 
 /// What a keeper's directory is.
 enum Part {
+    /// It is not there and could not be made, beside devices that were in use: its disk may not be mounted. It is looked for again, and the node serves
+    /// its devices meanwhile.
+    Unmade(Error),
     /// No store began with it.
     Empty(KeeperFile),
     /// One of the keepers of a store.
@@ -156,8 +159,12 @@ impl Formation {
             }
             let file = KeeperFile { draw: given.random.wide(), late: given.late, seating: None };
             let made = world.make_directory(directory).and_then(|()| file.write(world, directory, given.backend));
-            // Its disk may not be mounted. The node serves its devices all the same.
-            return Ok(made.map_or_else(|error| Part::Refused(error.during(&at)), |()| Part::Empty(file)));
+            return match made {
+                Ok(()) => Ok(Part::Empty(file)),
+                Err(error) if given.late => Ok(Part::Unmade(error.during(&at))),
+                // Before any device is made: else the next start would come late.
+                Err(error) => Err(error.during(&at)),
+            };
         };
         let Some(seating) = file.seating.clone() else {
             if has_metadata(world, directory)? {
@@ -193,7 +200,7 @@ impl Formation {
     /// What came of it; none: nothing yet.
     pub fn outcome(&self) -> Option<Outcome> {
         match &self.state().part {
-            Part::Empty(_) => None,
+            Part::Unmade(_) | Part::Empty(_) => None,
             Part::Keeps { draw, seating, own } => {
                 Some(Outcome::Keeps { seating: seating.clone(), own: *own, draw: *draw })
             }
@@ -212,7 +219,7 @@ impl Formation {
             // Only those that keep a store say that there is one: two that do not would go on believing each other after it is gone.
             Part::Lost { seating } => return Err(invalid(self.given.lost(seating))),
             Part::Alone(_) => (0, None, true),
-            Part::Refused(error) => return Err(error.clone()),
+            Part::Refused(error) | Part::Unmade(error) => return Err(error.clone()),
         };
         if !alone && ask.draw.value() == draw && asker != self.given.node {
             return Err(self.given.is_copied(asker));
@@ -249,7 +256,7 @@ impl Formation {
                 return Err(invalid(text));
             }
             Part::Lost { seating } => return Err(invalid(self.given.lost(seating))),
-            Part::Alone(error) | Part::Refused(error) => return Err(error.clone()),
+            Part::Alone(error) | Part::Refused(error) | Part::Unmade(error) => return Err(error.clone()),
         };
         match self.given.judge(draw, &seating) {
             Judged::Own(own) => self.write(&mut state, draw, seating, own),
@@ -296,7 +303,16 @@ impl Formation {
 
     /// What the directory was given, while no store began with it.
     fn empty_draw(&self) -> Option<u128> {
-        match &self.state().part {
+        let mut state = self.state();
+        if matches!(state.part, Part::Unmade(_)) {
+            let part = Formation::found(&self.given).unwrap_or_else(Part::Unmade);
+            let waits = match &part {
+                Part::Unmade(error) => vec![format!("the metadata cannot be kept here: {error}; it is tried again")],
+                _ => Vec::new(),
+            };
+            *state = State { part, waits };
+        }
+        match &state.part {
             Part::Empty(file) => Some(file.draw),
             _ => None,
         }

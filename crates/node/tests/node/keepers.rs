@@ -3,6 +3,7 @@
 use crate::cluster::{ask, link_to};
 use crate::hdfs_user::content;
 use crate::{AheadClock, until};
+use base::error::Result;
 use base::id::ClusterId;
 use base::policy::Class;
 use bytes::Bytes;
@@ -48,15 +49,21 @@ impl Several {
     }
 
     async fn run(&mut self, number: usize) {
-        let device = DeviceSetting { directory: self.directory(number), class: Class::Ssd, capacity: Some(256 << 20) };
+        let running = self.try_run(number, &[]).await.expect("the node starts");
+        self.nodes.insert(number, running);
+    }
+
+    /// Starts one, with these devices, too.
+    async fn try_run(&self, number: usize, more: &[PathBuf]) -> Result<Running> {
+        let device = |directory: PathBuf| DeviceSetting { directory, class: Class::Ssd, capacity: Some(256 << 20) };
+        let devices = std::iter::once(self.directory(number)).chain(more.iter().cloned()).map(device).collect();
         let own = (number < KEEPERS).then_some(number);
         let listen = own.map_or("127.0.0.1:0", |own| &self.keepers[own]);
         let meta = MetaPlace::Several { keepers: self.keepers.clone(), own };
         let place = node::Cluster { name: format!("n{number}"), meta, ..node::Cluster::new(ClusterId(78)) };
-        let settings = Settings { cluster: Some(place), ..Settings::new(listen, vec![device]) };
+        let settings = Settings { cluster: Some(place), ..Settings::new(listen, devices) };
         let (world, random) = (Arc::new(node::OsWorld), Arc::new(os::random::SystemRandom));
-        let started = node::start(settings, world, Arc::new(os::net::TcpNet), self.clock.clone(), random).await;
-        self.nodes.insert(number, started.expect("the node starts"));
+        node::start(settings, world, Arc::new(os::net::TcpNet), self.clock.clone(), random).await
     }
 
     async fn stop(&mut self, number: usize) {
@@ -153,5 +160,21 @@ async fn whoever_leads_may_stop() {
             same(&client, &format!("/file{turn}"), &content(300_000, turn)).await;
         }
     }
+    several.end().await;
+}
+
+/// A first start that fails after a device was made leaves a keeper that begins the store all the same: its directory was there before the device.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_first_start_may_fail() {
+    let mut several = Several::new("first");
+    std::fs::create_dir_all(&several.root).expect("a directory");
+    let file = several.root.join("file");
+    std::fs::write(&file, "no directory").expect("written");
+    assert!(several.try_run(1, &[file]).await.is_err(), "a file is no device");
+    assert!(several.directory(1).join("chunks").exists(), "the device before it was made");
+    for number in 0..KEEPERS {
+        several.run(number).await;
+    }
+    several.all_there(KEEPERS).await;
     several.end().await;
 }
