@@ -1,6 +1,10 @@
 //! Addresses for servers that other processes of a test have to know before they listen.
 
 use std::net::{SocketAddr, TcpListener};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// How many were given in this process.
+static TAKEN: AtomicU32 = AtomicU32::new(0);
 
 /// So many addresses on loopback at which nobody listens. Their ports are below those that the system gives connections, one of which could take a
 /// port before its server does. Two tests that look at once begin at different ports.
@@ -10,11 +14,12 @@ pub fn free(count: usize) -> Vec<String> {
     let range = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default();
     let end = range.split_whitespace().next().and_then(|first| first.parse().ok()).unwrap_or(32_768);
     let ports = end.max(FIRST + 1) - FIRST;
-    // Prime to most lengths of the range, so that neighbouring processes look far from each other.
-    let begin = (std::process::id().wrapping_mul(7_919) % u32::from(ports)) as u16;
+    // Prime to most lengths of the range, so that neighbouring processes look far from each other; and two tests of one look behind each other.
+    let before = TAKEN.fetch_add(count as u32, Ordering::Relaxed);
+    let begin = std::process::id().wrapping_mul(7_919).wrapping_add(before) % u32::from(ports);
     let mut held = Vec::new();
-    for step in 0..ports {
-        let port = FIRST + (begin + step) % ports;
+    for step in 0..u32::from(ports) {
+        let port = FIRST + ((begin + step) % u32::from(ports)) as u16;
         held.extend(TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], port))).ok());
         if held.len() == count {
             break;

@@ -256,16 +256,22 @@ fn a_newer_format_is_refused() {
     assert!((all_bytes(&world), tree_of(&world)) == before, "what was refused has other bytes now");
 }
 
-/// Metadata that several keep are refused by a program that knows how to keep them alone.
+/// Metadata that several keep are refused where one keeps them alone, and say with what they are opened.
 #[test]
-fn several_keepers_are_newer() {
+fn several_keep_them() {
     let mut world = World::new(4);
     world.ask(mkdir("/d")).expect("mkdir");
     world.power_off(1);
     // Tag 1: sixteen bytes; tag 2, packed: three numbers.
     let keepers = [&[0x0a, 16][..], &[7; 16], &[0x12, 3, 1, 2, 3, 0x18, 4]].concat();
     put_into_tree(&world, &[3], Some(&keepers));
-    is_newer(&world.try_open().expect_err("it is newer"), "kept by 3 nodes");
+    let refused = world.try_open().expect_err("others may have acknowledged more");
+    assert_eq!(refused.kind(), ErrorKind::Unsupported, "{refused}");
+    let text = refused.text();
+    assert!(
+        text.contains("kept by 3 nodes") && text.contains("nothing was changed") && text.contains("`keepers`"),
+        "{text}"
+    );
 }
 
 /// Bytes behind the end of an older log that look like the header of a newer version's group and are none, as what a client wrote may in a group that

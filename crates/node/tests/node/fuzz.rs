@@ -7,7 +7,7 @@ use base::limit::PATH_MAX;
 use bytes::Bytes;
 use net::frame::{self, HEADER_LENGTH, HELLO, Header};
 use net::message::session::Hello;
-use net::message::{Ask, Id, bag, chunk, cluster, device, file, kind_name, order, quota, session};
+use net::message::{Ask, Id, bag, chunk, cluster, device, file, keeper, kind_name, order, quota, session};
 use net::{Link, Payload};
 use prost::Message;
 use sim::random::SimRandom;
@@ -167,6 +167,7 @@ fn questions_about_others() -> Vec<(u16, Vec<u8>)> {
     let (device, chunk): (Id, Id) = (77_u128.into(), 78_u128.into());
     let node = cluster::Node { node: 79_u128.into(), name: "other".to_string(), ..cluster::Node::default() };
     let range = chunk::Range { offset: 0, length: 4096 };
+    let seat = keeper::Seat { number: 1, node: device, draw: chunk, address: "nowhere".to_string() };
     vec![
         of(&device::Scrub { device, rate: 1 << 20 }),
         of(&device::Damage { device }),
@@ -194,6 +195,10 @@ fn questions_about_others() -> Vec<(u16, Vec<u8>)> {
             address: "nowhere".to_string(),
             ..Default::default()
         }),
+        of(&order::Follow { address: "nowhere".to_string() }),
+        of(&keeper::Step { store: device, from: 1, to: 2, draw: chunk, parts: vec![10, 20] }),
+        of(&keeper::Form { keepers: vec!["nowhere".to_string(); 3], place: 1, draw: chunk }),
+        of(&keeper::Begin { store: device, made: 1, seats: vec![seat; 3] }),
     ]
 }
 
