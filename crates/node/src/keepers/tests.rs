@@ -367,8 +367,8 @@ async fn entries_do_not_stop_beats() {
     three.end().await;
 }
 
-/// While one is away the log of another one keeps all that that one lacks; what was sent of it has gone back to the memory for what is sent, of which
-/// there is less.
+/// While one is away the two others go on, by more than the memory has room for that is for what keepers send each other: their logs keep all that it
+/// lacks.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_go_on_while_one_is_away() {
     let mut three = Three::open("keepers-away").await;
