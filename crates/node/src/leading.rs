@@ -113,14 +113,19 @@ impl Leading {
 
     /// Waits until the nodes have said which devices they have (`control::telling`), or the leadership is over.
     pub async fn until_gathered(&self) {
-        if !*self.gathered.borrow() {
+        if !self.has_gathered() {
             let mut gathered = self.gathered.subscribe();
             let _over = self.meanwhile(gathered.wait_for(|gathered| *gathered)).await;
         }
     }
 
+    /// Whether they have.
+    pub fn has_gathered(&self) -> bool {
+        *self.gathered.borrow()
+    }
+
     /// The nodes have said which devices they have.
-    pub fn is_gathered(&self) {
+    pub fn gathers(&self) {
         self.gathered.send_replace(true);
     }
 

@@ -336,19 +336,20 @@ impl Node {
     }
 
     fn ask_metadata(self: &Arc<Self>, call: Call) {
-        if !self.is_alone() && needs_place(call.kind) {
-            let node = self.clone();
-            return self.apart(call.request, async move {
-                match node.leading() {
-                    Ok(leading) => {
-                        leading.until_gathered().await;
-                        node.ask_metadata_now(call);
-                    }
-                    Err(error) => call.respond.fail(error),
-                }
-            });
+        if self.is_alone() || !needs_place(call.kind) {
+            return self.ask_metadata_now(call);
         }
-        self.ask_metadata_now(call);
+        match self.leading() {
+            Ok(leading) if leading.has_gathered() => self.ask_metadata_now(call),
+            Ok(leading) => {
+                let node = self.clone();
+                self.apart(call.request, async move {
+                    leading.until_gathered().await;
+                    node.ask_metadata_now(call);
+                });
+            }
+            Err(error) => call.respond.fail(error),
+        }
     }
 
     fn ask_metadata_now(&self, mut call: Call) {

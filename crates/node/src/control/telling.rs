@@ -32,7 +32,7 @@ pub async fn gather(node: Arc<Node>, leading: Arc<Leading>) {
         let all = !nodes.is_empty() && nodes.iter().all(|known| leading.peers.find(known.info.node).is_some());
         let some = !leading.peers.devices().is_empty();
         if all || some && waited >= REPORTS_WAIT || waited >= FIRST_REPORT_WAIT {
-            return leading.is_gathered();
+            return leading.gathers();
         }
         sleep(LOOK).await;
     }
