@@ -27,3 +27,4 @@ pub mod session;
 pub mod stripe;
 pub mod unit;
 pub mod version;
+pub mod watched;

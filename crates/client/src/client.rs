@@ -473,7 +473,7 @@ const NEXT_AFTER: Duration = Duration::from_secs(1);
 async fn first_of(connector: &Connector, addresses: &[String]) -> Result<(String, Link, ViewAnswer)> {
     let viewed = async |address: &String| {
         let link = Link::connect(connector.net.clone(), address, connector.settings.clone()).await?;
-        let (view, _) = link.call(&View {}, Payload::empty()).await?;
+        let (view, _) = link.call(&View::default(), Payload::empty()).await?;
         Ok::<_, Error>((address.clone(), link, view))
     };
     for address in addresses.iter().filter(|_| addresses.len() > 1) {

@@ -234,7 +234,7 @@ impl Routes {
                 _ => tokio::time::sleep(PAUSE.saturating_sub(self.clock.now().since(at))).await,
             }
         }
-        let told = self.keeper.call(&View {}, Payload::empty()).await;
+        let told = self.keeper.call(&View { led: true }, Payload::empty()).await;
         let told = told.and_then(|(view, _)| self.learn(view));
         *asked = Asked { at: Some(self.clock.now()), failed: told.as_ref().err().cloned() };
         told

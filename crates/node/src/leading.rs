@@ -12,6 +12,7 @@ use crate::node::{Keeper, Node};
 use crate::peers::Peers;
 use base::error::{Error, ErrorKind, Result};
 use base::id::{DeviceId, NodeId};
+use base::watched::Watched;
 use net::{Asker, LinkSettings};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::{Notify, watch};
@@ -34,11 +35,13 @@ pub struct Leading {
     /// Says that a device is to be emptied.
     pub drains: Arc<Notify>,
     /// The nodes have said which devices they have, or had the time to: until then nothing new finds a place.
-    gathered: watch::Sender<bool>,
+    gathered: Watched<bool>,
     /// The jobs that run; none: it is over.
     running: Mutex<Option<JoinSet<()>>>,
-    /// It is over. Whoever works for it, beside its jobs, has a receiver, so that the end can wait for him.
-    ended: watch::Sender<bool>,
+    /// It is over.
+    ended: Watched<bool>,
+    /// So many work for it, beside its jobs: the end waits for them.
+    working: Watched<usize>,
 }
 
 impl Keeper {
@@ -51,9 +54,10 @@ impl Keeper {
             peers: Peers::new(self.network.clone(), self.links_of(term)),
             jobs: Jobs::new(node.clock.clone()),
             drains: Arc::default(),
-            gathered: watch::Sender::new(node.is_alone()),
+            gathered: Watched::new(node.is_alone()),
             running: Mutex::new(Some(JoinSet::new())),
-            ended: watch::Sender::new(false),
+            ended: Watched::new(false),
+            working: Watched::new(0),
         });
         let before = self.leading.write().unwrap_or_else(PoisonError::into_inner).replace(leading.clone());
         assert!(before.is_none(), "a keeper begins to lead in term {term}, and its leadership before that is not over");
@@ -100,8 +104,8 @@ impl Leading {
         if let Some(mut running) = running {
             running.shutdown().await;
         }
-        self.ended.send_replace(true);
-        self.ended.closed().await;
+        self.ended.set(true);
+        self.working.until(|working| *working == 0).await;
     }
 
     /// Ends the jobs when the node stops.
@@ -114,27 +118,26 @@ impl Leading {
     /// Waits until the nodes have said which devices they have (`control::telling`), or the leadership is over.
     pub async fn until_gathered(&self) {
         if !self.has_gathered() {
-            let mut gathered = self.gathered.subscribe();
-            let _over = self.meanwhile(gathered.wait_for(|gathered| *gathered)).await;
+            let _over = self.meanwhile(self.gathered.until(|gathered| *gathered)).await;
         }
     }
 
     /// Whether they have.
     pub fn has_gathered(&self) -> bool {
-        *self.gathered.borrow()
+        self.gathered.get()
     }
 
     /// The nodes have said which devices they have.
     pub fn gathers(&self) {
-        self.gathered.send_replace(true);
+        self.gathered.set(true);
     }
 
     /// Does a part of a job beside that: until it is done, or the leadership over, whose end waits for it.
     pub async fn meanwhile<T>(&self, work: impl Future<Output = T>) -> Option<T> {
-        let mut ended = self.ended.subscribe();
+        let _works = Works::begin(&self.working);
         tokio::select! {
             biased;
-            _ = ended.wait_for(|ended| *ended) => None,
+            () = self.ended.until(|ended| *ended) => None,
             done = work => Some(done),
         }
     }
@@ -171,5 +174,21 @@ impl Leading {
     pub fn device_handles(&self, node: &Node) -> Vec<DeviceHandle> {
         let near = self.near(node).cloned().map(DeviceHandle::Local);
         near.chain(self.peers.devices().into_iter().map(DeviceHandle::Remote)).collect()
+    }
+}
+
+/// One who works for a leadership.
+struct Works(Watched<usize>);
+
+impl Works {
+    fn begin(working: &Watched<usize>) -> Works {
+        working.change(|working| *working += 1);
+        Works(working.clone())
+    }
+}
+
+impl Drop for Works {
+    fn drop(&mut self) {
+        self.0.change(|working| *working -= 1);
     }
 }

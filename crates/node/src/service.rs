@@ -378,7 +378,10 @@ impl Node {
 
     async fn step_through(&self, mut call: Call) {
         match call.kind {
-            cluster::View::KIND => respond(call.respond, self.view().await),
+            cluster::View::KIND => {
+                let ask = ask!(call as cluster::View);
+                respond(call.respond, self.view(ask.led).await);
+            }
             session::Look::KIND => {
                 let (answer, page) = self.look().await;
                 call.respond.answer(answer, Payload::new(page.into()));

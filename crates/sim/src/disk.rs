@@ -120,6 +120,14 @@ impl SimDevice {
         lock(&self.state).end_process();
     }
 
+    /// The device is replaced by an empty one. Nobody may have it open.
+    pub fn replace(&self) {
+        let mut state = lock(&self.state);
+        assert!(state.attached.is_none(), "the device is attached: call kill() or crash(), or drop the disk");
+        state.files.clear();
+        state.removed.clear();
+    }
+
     /// Whether the device stopped by itself (`SimFaults::crash_at`). `crash` makes it usable again.
     pub fn crashed(&self) -> bool {
         lock(&self.state).crashed

@@ -81,6 +81,26 @@ impl SimFileDevice {
         state.crashed = false;
     }
 
+    /// Removes the file, durably: there is an empty one in its place. Whoever had it open before is dead.
+    pub fn remove(&self) {
+        let mut state = lock(&self.state);
+        (state.current, state.durable, state.pending) = Default::default();
+        state.process += 1;
+    }
+
+    /// Puts another file in this one's place, as a rename whose directory is synced then: what was not synced of it is no more durable than it was.
+    /// The other one is gone, and whoever had one of both open before is dead.
+    pub fn take_place(&self, other: &SimFileDevice) {
+        let (current, durable, pending) = {
+            let mut other = lock(&other.state);
+            other.process += 1;
+            (std::mem::take(&mut other.current), std::mem::take(&mut other.durable), std::mem::take(&mut other.pending))
+        };
+        let mut state = lock(&self.state);
+        (state.current, state.durable, state.pending) = (current, durable, pending);
+        state.process += 1;
+    }
+
     /// Stops the file when the change (write, change of length or sync) with this number would be done, counted from 0 over its life.
     /// That call and all later ones fail until `crash` or `kill`.
     pub fn crash_at(&self, change: Option<u64>) {
@@ -277,6 +297,26 @@ mod tests {
             }
         }
         assert!(kept > 8 && dropped > 8 && short > 8 && long > 8, "{kept} {dropped} {short} {long}");
+    }
+
+    /// A file that takes another one's place has what was synced of it after a power loss; nobody who had either open reaches it.
+    #[test]
+    fn takes_a_place() {
+        let (tree, copy) = (SimFileDevice::new(), SimFileDevice::new());
+        let (old, new) = (tree.open(), copy.open());
+        old.write(0, &[1; 8192]).unwrap();
+        old.sync().unwrap();
+        new.write(0, &[2; 4096]).unwrap();
+        new.sync().unwrap();
+        new.set_length(4100).unwrap();
+        tree.take_place(&copy);
+        assert!(old.length().is_err() && new.length().is_err());
+        assert_eq!((tree.open().length().unwrap(), copy.open().length().unwrap()), (4100, 0));
+        tree.crash(3);
+        assert_eq!(tree.peek()[..4096], [2; 4096]);
+        tree.remove();
+        tree.crash(3);
+        assert!(tree.peek().is_empty());
     }
 
     /// A kill loses nothing that was written; a crash point stops exactly there; a failed sync forgets.

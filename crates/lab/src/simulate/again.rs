@@ -219,8 +219,8 @@ impl Again<'_> {
         // Machines of this life alone: one that is cut short does not mend its link.
         let machine = self.name.replace('.', "-");
         let (still, going) = (format!("still {machine}"), format!("going {machine}"));
-        let first = self.scene.link(&still, &self.keeper, &settings).await?;
-        let second = self.scene.link(&going, &self.keeper, &settings).await?;
+        let first = self.scene.keepers_link(&still, &self.keeper, &settings).await?;
+        let second = self.scene.keepers_link(&going, &self.keeper, &settings).await?;
         let begin = session::Renew::default();
         for link in [&other, &first] {
             let begun = self.scene.insist(self.name, "renew", || ask(link, &begin)).await?;
@@ -304,6 +304,6 @@ impl Again<'_> {
     async fn session(&self, name: &str) -> Check<Link> {
         let settings = self.scene.bare_session(name, &self.random.fork(name));
         let settings = LinkSettings { session: SessionId(self.random.wide()), ..settings };
-        self.scene.link(name, &self.keeper, &settings).await
+        self.scene.keepers_link(name, &self.keeper, &settings).await
     }
 }

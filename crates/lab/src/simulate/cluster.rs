@@ -14,7 +14,8 @@ use base::id::ClusterId;
 use base::planted::Planted;
 use base::unit::{MIB, Time};
 use client::Client;
-use member::{Member, State};
+pub use member::address_of;
+use member::{Kind, Member, State};
 use sim::net::{Gone, NetFaults};
 use sim::random::SimRandom;
 use std::collections::BTreeMap;
@@ -44,10 +45,9 @@ pub struct ClusterDirector {
     scene: Arc<Scene>,
     planted: Option<Planted>,
     random: SimRandom,
-    cluster: ClusterId,
-    /// Bytes that each device may use.
-    capacity: u64,
-    /// The first keeps the metadata.
+    kind: Kind,
+    /// A keeper lost its metadata for good.
+    has_lost_keeper: bool,
     members: Vec<Member>,
     stopped: Arc<Notify>,
     net_faults: NetFaults,
@@ -80,14 +80,15 @@ enum Deed {
 }
 
 impl ClusterDirector {
-    /// A director of a scene in which nothing runs: a keeper and two to four members.
+    /// A director of a scene in which nothing runs: a keeper and two to four members, or three keepers and up to two.
     pub fn new(scene: Arc<Scene>, planted: Option<Planted>) -> ClusterDirector {
         let random = scene.random.fork("cluster");
         let capacity = [16, 32, 48][random.below(3) as usize] * MIB;
+        let kind = Kind { cluster: ClusterId(random.wide()), capacity, keepers: scene.keepers };
         let mut director = ClusterDirector {
             players: Players::new(scene.clone()),
-            cluster: ClusterId(random.wide()),
-            capacity,
+            kind,
+            has_lost_keeper: false,
             members: Vec::new(),
             stopped: Arc::default(),
             net_faults: NetFaults::default(),
@@ -115,7 +116,7 @@ impl ClusterDirector {
         hardware.remembered_answers = self.scene.remembered_answers;
         hardware.page_max = self.scene.page_max;
         hardware.late_syncs = self.scene.late_syncs.clone();
-        let member = Member::new(&self.scene, number, random, hardware, (self.capacity, self.cluster));
+        let member = Member::new(&self.scene, number, random, hardware, &self.kind);
         self.members.push(member);
         number
     }
@@ -138,6 +139,9 @@ impl ClusterDirector {
     /// Starts all nodes, in any order: those that find no keeper wait for it.
     pub async fn start(&mut self) -> Check<()> {
         self.scene.goal.store(ACKNOWLEDGED_MIN, Ordering::Relaxed);
+        if self.kind.keepers > 1 {
+            self.scene.count("histories with three keepers");
+        }
         let mut order: Vec<usize> = (0..self.members.len()).collect();
         while !order.is_empty() {
             let number = order.swap_remove(self.random.below(order.len() as u64) as usize);

@@ -31,6 +31,8 @@ pub struct Hardware {
     pub log: SimDevice,
     /// The file with the tree behind it.
     pub tree: SimFileDevice,
+    /// The file of a copy of another keeper's tree, until it takes that one's place.
+    pub copy: SimFileDevice,
     files: Mutex<BTreeMap<PathBuf, Vec<u8>>>,
     random: SimRandom,
     clock: Arc<RuntimeClock>,
@@ -50,6 +52,8 @@ pub struct Hardware {
     pub page_max: usize,
     /// Everything is to stop when a checkpoint of a device was synced.
     pub stop_at_checkpoint: AtomicBool,
+    /// It is to stop when a copy takes its tree's place.
+    pub stop_at_swap: AtomicBool,
     halted: AtomicBool,
     sizes: Sizes,
     /// What the node complained of, for `--verbose`.
@@ -107,6 +111,7 @@ impl Hardware {
             devices: (0..count).map(|number| device(&format!("device {number}"))).collect(),
             log: device("log"),
             tree: SimFileDevice::new(),
+            copy: SimFileDevice::new(),
             files: Mutex::new(BTreeMap::new()),
             random: random.fork("hardware"),
             clock,
@@ -118,6 +123,7 @@ impl Hardware {
             remembered_answers: base::limit::REMEMBERED_ANSWERS,
             page_max: base::limit::LIST_PAGE_MAX,
             stop_at_checkpoint: AtomicBool::new(false),
+            stop_at_swap: AtomicBool::new(false),
             halted: AtomicBool::new(false),
             sizes: Sizes::draw(&random.fork("sizes")),
             complaints: Mutex::new(Vec::new()),
@@ -127,6 +133,7 @@ impl Hardware {
     /// Ends whatever process has the devices.
     pub fn end(&self, how: End) {
         self.stop_at_checkpoint.store(false, Ordering::Relaxed);
+        self.stop_at_swap.store(false, Ordering::Relaxed);
         self.halted.store(false, Ordering::Relaxed);
         for device in self.devices.iter().chain([&self.log]) {
             match how {
@@ -135,22 +142,30 @@ impl Hardware {
             }
         }
         match how {
-            End::Kill => self.tree.kill(),
-            End::PowerLoss => self.tree.crash(self.random.next()),
+            End::Kill => [&self.tree, &self.copy].iter().for_each(|file| file.kill()),
+            End::PowerLoss => [&self.tree, &self.copy].iter().for_each(|file| file.crash(self.random.next())),
         }
+    }
+
+    /// The disk with the metadata is replaced by an empty one; the devices stay. No process runs on it.
+    pub fn lose_metadata(&self) {
+        let is_of_metadata = |path: &Path| device_directory(path).is_some_and(|rest| rest.starts_with("meta"));
+        lock(&self.files).retain(|path, _| !is_of_metadata(path));
+        self.log.replace();
+        [&self.tree, &self.copy].iter().for_each(|file| file.remove());
     }
 
     /// Whether something stopped at the operation it was told to.
     pub fn has_stopped(&self) -> bool {
         let devices = self.devices.iter().chain([&self.log]).any(SimDevice::crashed);
-        devices || self.tree.crashed() || self.halted.load(Ordering::Relaxed)
+        devices || self.tree.crashed() || self.copy.crashed() || self.halted.load(Ordering::Relaxed)
     }
 
     /// Syncs that failed so far, of any device and of the tree.
     pub fn failed_syncs(&self) -> u64 {
         let devices = self.devices.iter().chain([&self.log]).flat_map(SimDevice::fired);
         let failed = |(name, _): &(&str, u64)| matches!(*name, "sync_error" | "tree_sync_error");
-        devices.chain(self.tree.fired()).filter(failed).map(|(_, count)| count).sum()
+        devices.chain(self.tree.fired()).chain(self.copy.fired()).filter(failed).map(|(_, count)| count).sum()
     }
 
     /// Nothing rots before the end: a device that says at its start that something of its log is lost is wrong, or lost it.
@@ -165,7 +180,7 @@ impl Hardware {
     /// How often each fault of a disk fired, by name.
     pub fn fired(&self) -> Vec<(&'static str, u64)> {
         let disks = self.devices.iter().chain([&self.log]).flat_map(SimDevice::fired);
-        disks.chain(self.tree.fired()).collect()
+        disks.chain(self.tree.fired()).chain(self.copy.fired()).collect()
     }
 
     /// The history of all disks so far.
@@ -258,11 +273,26 @@ impl SimWorld {
     pub fn new(hardware: Arc<Hardware>, process: Arc<Process>, planted: Option<Planted>) -> SimWorld {
         SimWorld { hardware, process, planted, pulse: Mutex::new(None) }
     }
+
+    /// An error once something has stopped: whoever opens something again must not find it well before the machine has started anew.
+    fn goes_on(&self) -> Result<()> {
+        match self.hardware.has_stopped() {
+            true => Err(Error::new(ErrorKind::Io, "the device is gone: its machine has stopped (simulated)")),
+            false => Ok(()),
+        }
+    }
 }
 
 /// The number of the device whose chunks lie in this directory.
 fn device_number(directory: &Path) -> Option<usize> {
     directory.to_str()?.strip_suffix("/chunks")?.strip_prefix('/')?.parse().ok()
+}
+
+/// What a path says behind the directory of a device.
+fn device_directory(path: &Path) -> Option<&Path> {
+    let mut parts = path.components();
+    let number = parts.by_ref().nth(1)?;
+    number.as_os_str().to_str()?.parse::<usize>().ok().map(|_| parts.as_path())
 }
 
 impl World for SimWorld {
@@ -291,8 +321,27 @@ impl World for SimWorld {
     }
 
     fn tree(&self, path: &Path, _backend: Backend) -> Result<Box<dyn BlockFile>> {
+        self.goes_on()?;
         lock(&self.hardware.files).entry(path.to_path_buf()).or_default();
         Ok(Box::new(self.hardware.tree.open()))
+    }
+
+    fn new_tree(&self, _path: &Path, _backend: Backend) -> Result<Box<dyn BlockFile>> {
+        self.goes_on()?;
+        self.hardware.copy.remove();
+        Ok(Box::new(self.hardware.copy.open()))
+    }
+
+    /// Now and then the machine stops there: half of the time the copy has taken the place, and nobody was told.
+    fn put_tree(&self, _copy: &Path, _tree: &Path, _backend: Backend) -> Result<()> {
+        self.goes_on()?;
+        let stops = self.hardware.stop_at_swap.swap(false, Ordering::Relaxed);
+        if !stops || self.hardware.random.one_in(2) {
+            self.hardware.tree.take_place(&self.hardware.copy);
+        }
+        self.hardware.halted.fetch_or(stops, Ordering::Relaxed);
+        self.hardware.note("a copy takes the tree's place");
+        self.goes_on()
     }
 
     fn exists(&self, path: &Path) -> Result<bool> {

@@ -10,6 +10,7 @@ use sim::disk::SimFaults;
 use sim::net::{Gone, SimNet};
 use sim::random::SimRandom;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// A machine and the node on it.
 pub struct Machine {
@@ -119,9 +120,12 @@ impl Machine {
 
     /// Log and tree of the metadata store behave from here on.
     pub fn spare_metadata(&self) {
-        self.hardware.tree.crash_at(None);
-        self.hardware.tree.error_at(None);
-        self.hardware.tree.read_error_at(None);
+        self.hardware.stop_at_swap.store(false, Ordering::Relaxed);
+        for file in [&self.hardware.tree, &self.hardware.copy] {
+            file.crash_at(None);
+            file.error_at(None);
+            file.read_error_at(None);
+        }
         self.hardware.log.set_faults(SimFaults::default());
     }
 }

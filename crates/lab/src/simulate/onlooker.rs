@@ -62,10 +62,11 @@ async fn say_late(scene: &Scene, random: &SimRandom, name: &str, view: &ViewAnsw
     let who = node.name.clone();
     let text = format!("{name}: {} is in another start and its start {} is believed", node.name, node.incarnation);
     let report = Report { node, devices: Vec::new(), epoch: 0, remembered: Vec::new() };
-    match scene.call(name, "report_late", link.call(&report, Payload::empty())).await? {
-        // It was removed while this was on its way.
-        Ok(_) if scene.may_have_left(&who) => Ok(()),
-        Ok(_) => Err(Broken(text)),
-        Err(_) => Ok(()),
+    // A bare link is told that another node leads.
+    let asked = async { Ok(link.call(&report, Payload::empty()).await.is_ok()) };
+    match scene.call(name, "report_late", asked).await? {
+        // It may have been removed while this was on its way.
+        Ok(true) if !scene.may_have_left(&who) => Err(Broken(text)),
+        _ => Ok(()),
     }
 }

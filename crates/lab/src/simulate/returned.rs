@@ -56,7 +56,7 @@ pub async fn play(scene: Arc<Scene>, random: SimRandom, name: String, other: Cli
             keeper.map(|member| member.node.address.clone()).unwrap_or_default()
         }
     };
-    let link = scene.link(&name, &at, &settings).await?;
+    let link = scene.keepers_link(&name, &at, &settings).await?;
     let who = name.clone();
     let begin = session::Renew::default();
     done(scene.insist(&who, "renew", || ask(&link, &begin)).await?, &who)?;
@@ -198,7 +198,9 @@ impl Returned {
         }
         let view = done(self.scene.insist(&self.name, "view", || self.other.view()).await?, &self.name)?;
         let member = view.members.iter().find(|member| member.devices.contains(&device));
-        let Some(member) = member.filter(|member| member.node.node != view.keeper) else {
+        // A link to whoever leads may lead to another node later.
+        let is_led_by = |node| self.scene.keepers == 1 && node == view.keeper;
+        let Some(member) = member.filter(|member| !is_led_by(member.node.node)) else {
             return Ok(self.link.clone());
         };
         let address = &member.node.address;

@@ -1,5 +1,6 @@
 //! What everybody in one simulated history shares, and how calls are bounded and counted.
 
+use super::cluster::address_of;
 use super::hdfs;
 use super::oracle::{Broken, Check, Oracle};
 use base::buffer::Pool;
@@ -48,6 +49,8 @@ pub struct Scene {
     pub page_max: usize,
     /// Syncs of data take up to so many milliseconds more, on all devices.
     pub late_syncs: Arc<AtomicU64>,
+    /// So many nodes keep the metadata.
+    pub keepers: usize,
     /// What must be there.
     oracle: Mutex<Oracle>,
     counts: Mutex<BTreeMap<&'static str, u64>>,
@@ -83,8 +86,11 @@ impl Scene {
         let remembered_calls = [4, 12, 64, REMEMBERED_CALLS][random.fork("remembered calls").below(4) as usize];
         let remembered_answers = [3, 24, REMEMBERED_ANSWERS][random.fork("remembered answers").below(3) as usize];
         let page_max = [1, 2, 3, 7, LIST_PAGE_MAX][random.fork("pages").below(5) as usize];
+        // Of clusters half have several.
+        let keepers = if !late.is_zero() && random.fork("keepers").one_in(2) { 3 } else { 1 };
         Scene {
             random,
+            keepers,
             remembered_calls,
             remembered_answers,
             page_max,
@@ -249,7 +255,8 @@ impl Scene {
                 // Nobody lets writes of one life of a node fail for two causes.
                 return Err(Broken(format!("{who}: {what}: a device left service for one failure: {error}")));
             }
-            if error.kind() == ErrorKind::Corrupt || error.kind() == ErrorKind::Protocol {
+            // Links ask the one that leads.
+            if matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::Protocol | ErrorKind::Moved) {
                 return Err(Broken(format!("{who}: {what}: {error}")));
             }
         }
@@ -325,6 +332,16 @@ impl Scene {
         let host: Arc<dyn Net> = Arc::new(self.net.host(name));
         let made = self.insist(name, "connect", || Link::connect(host.clone(), address, settings.clone())).await?;
         made.map_err(|error| Broken(format!("{name}: cannot connect: {error}")))
+    }
+
+    /// A bare link to whoever keeps the metadata: to the node at this address, or, of several, to whichever leads.
+    pub async fn keepers_link(&self, name: &str, address: &str, settings: &LinkSettings) -> Check<Link> {
+        if self.keepers == 1 {
+            return self.link(name, address, settings).await;
+        }
+        let host: Arc<dyn Net> = Arc::new(self.net.host(name));
+        let addresses = (0..self.keepers).map(address_of).collect();
+        Ok(Link::to_leader(host, addresses, settings.clone()))
     }
 
     /// A session with the node, on a host of its own; and the host.

@@ -10,10 +10,10 @@ use base::id::NodeId;
 use base::limit::HELLO_WAIT_MAX;
 use base::moved::Moved;
 use base::unit::Time;
+use base::watched::Watched;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
 /// Addresses that a link knows at the most; those that it was made with always stay.
@@ -49,7 +49,7 @@ const PROBE_MAX: Duration = Duration::from_secs(2);
 pub(super) struct Leader {
     state: Mutex<State>,
     /// The number of the target: it rises whenever another address is asked.
-    turns: watch::Sender<u64>,
+    turns: Watched<u64>,
     probing: AtomicBool,
 }
 
@@ -106,7 +106,7 @@ impl Leader {
             until: Time::ZERO,
             probes: 0,
         };
-        Leader { state: Mutex::new(state), turns: watch::Sender::new(0), probing: AtomicBool::new(false) }
+        Leader { state: Mutex::new(state), turns: Watched::new(0), probing: AtomicBool::new(false) }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -128,18 +128,12 @@ impl Leader {
 
     /// Whether connections that were made in this turn go to the target.
     pub(super) fn is_current(&self, turn: u64) -> bool {
-        *self.turns.borrow() == turn
+        self.turns.get() == turn
     }
 
     /// Comes when another address is the target than in this turn.
     pub(super) fn changed(&self, turn: u64) -> impl Future<Output = ()> + Send + 'static {
-        let mut turns = self.turns.subscribe();
-        async move {
-            // The link is gone: there is nothing to change to.
-            if turns.wait_for(|now| *now != turn).await.is_err() {
-                std::future::pending::<()>().await;
-            }
-        }
+        self.turns.until(move |now| *now != turn)
     }
 
     /// A node that was asked in this turn says that it does not lead. What its connection ends with.
@@ -172,7 +166,7 @@ impl Leader {
             } else {
                 state.until = Time::ZERO;
             }
-            self.turns.send_modify(|turn| *turn += 1);
+            self.turns.change(|turn| *turn += 1);
         }
         Error::new(ErrorKind::Moved, text)
     }
@@ -192,7 +186,7 @@ impl Leader {
         if state.target != leader {
             state.learn(leader.clone());
             (state.target, state.until) = (leader, Time::ZERO);
-            self.turns.send_modify(|turn| *turn += 1);
+            self.turns.change(|turn| *turn += 1);
         }
     }
 
@@ -219,7 +213,7 @@ impl Leader {
         state.target = state.next();
         let ends = state.unwanted >= state.known.len();
         state.unwanted = if ends { 0 } else { state.unwanted };
-        self.turns.send_modify(|turn| *turn += 1);
+        self.turns.change(|turn| *turn += 1);
         ends
     }
 
@@ -227,7 +221,7 @@ impl Leader {
         let state = self.lock();
         let rounds = (state.failed / state.known.len()).min(5) as u32;
         let patience = (PATIENCE * (1 << rounds)).min(HELLO_WAIT_MAX);
-        Target { address: state.target.clone(), turn: *self.turns.borrow(), until: state.until, patience }
+        Target { address: state.target.clone(), turn: self.turns.get(), until: state.until, patience }
     }
 
     /// Whoever was welcomed by the target.
@@ -276,7 +270,7 @@ async fn who_leads(shared: &Shared, address: &str) -> Result<(u64, String)> {
     let unknown = || Error::new(ErrorKind::NotFound, "it does not know who leads");
     let settings = LinkSettings { connections: 1, once: true, ..shared.settings.clone() };
     let link = Link::connect(shared.net.clone(), address, settings).await?;
-    let moved = match link.call(&View {}, Payload::empty()).await {
+    let moved = match link.call(&View::default(), Payload::empty()).await {
         Ok((view, _)) => Moved { leader: leader_of(&view), term: view.term },
         Err(error) => Moved::read(&error).ok_or(error)?,
     };

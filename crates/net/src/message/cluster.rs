@@ -96,7 +96,12 @@ pub struct OpenSession {
 
 /// Asks who is there. Every node answers.
 #[derive(Clone, PartialEq, Eq, Message)]
-pub struct View {}
+pub struct View {
+    /// As whoever leads the keepers has it: another node says who leads (`base::moved`). Without this it says what it was told last, which may be older
+    /// than what the one who asks has seen.
+    #[prost(bool, tag = "1")]
+    pub led: bool,
+}
 
 /// Who is there.
 #[derive(Clone, PartialEq, Eq, Message)]

@@ -51,15 +51,17 @@ const FIND_ATTEMPTS: u32 = 50;
 const FIND_PAUSE: Duration = Duration::from_millis(10);
 
 impl Node {
-    /// Who is there.
-    pub async fn view(&self) -> Result<wire::ViewAnswer> {
+    /// Who is there; `led`: as whoever leads has it.
+    pub async fn view(&self, led: bool) -> Result<wire::ViewAnswer> {
         let viewed = match self.leading() {
             Ok(leading) => leading.view(self).await,
             Err(error) => Err(error),
         };
         match (viewed, self.membership()) {
             // It does not lead, or not any more: then it is a member like others.
-            (Err(error), Some(membership)) if error.kind() == ErrorKind::Moved || !self.leads() => membership.view(),
+            (Err(error), Some(membership)) if !led && (error.kind() == ErrorKind::Moved || !self.leads()) => {
+                membership.view()
+            }
             (viewed, _) => viewed,
         }
     }

@@ -295,6 +295,7 @@ impl Formation {
                 said = Some((waits, now));
             }
             tokio::select! {
+                biased;
                 () = tokio::time::sleep(ROUND) => (),
                 () = self.changed.notified() => (),
             }

@@ -11,6 +11,7 @@ use base::id::NodeId;
 use base::limit::CALL_SILENCE_MAX;
 use base::net::{Boxed, Net};
 use base::unit::{KIB, MIB};
+use base::watched::Watched;
 use bytes::Bytes;
 use meta::{KeeperId, KeeperMessage};
 use net::message::keeper::Step;
@@ -20,7 +21,7 @@ use std::future::poll_fn;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
 /// A keeper that takes no connection for so long, or answers no beat, is away: it is connected to anew. An election takes as long.
@@ -94,7 +95,7 @@ struct Other {
     number: KeeperId,
     node: NodeId,
     /// Where its node listens; none: nothing is sent any more.
-    address: watch::Sender<Option<String>>,
+    address: Watched<Option<String>>,
     /// In the order of the kinds.
     queues: [Arc<Queue>; 3],
 }
@@ -117,19 +118,19 @@ impl Lanes {
     /// The node of a keeper listens at another address from now on.
     pub fn moved(&self, node: NodeId, address: &str) {
         for other in self.others.iter().filter(|other| other.node == node) {
-            other.address.send_if_modified(|now| match now {
-                Some(now) if now != address => {
-                    address.clone_into(now);
-                    true
-                }
-                _ => false,
-            });
+            other.address.change(|now| now.iter_mut().for_each(|now| address.clone_into(now)));
         }
     }
 
     /// Nothing is sent any more.
     pub fn close(&self) {
-        self.others.iter().for_each(|other| drop(other.address.send_replace(None)));
+        self.others.iter().for_each(|other| other.address.set(None));
+    }
+}
+
+impl Drop for Lanes {
+    fn drop(&mut self) {
+        self.close();
     }
 }
 
@@ -148,7 +149,7 @@ impl Other {
         itself: &Seat,
         seat: &Seat,
     ) -> Other {
-        let (address, back) = (watch::Sender::new(Some(seat.address.clone())), watch::Sender::new(()));
+        let (address, back) = (Watched::new(Some(seat.address.clone())), Watched::new(0));
         let queues = Kind::ALL.map(|kind| {
             let queue = Arc::new(Queue::new(kind.bounds()));
             let links = LinkSettings {
@@ -168,7 +169,7 @@ impl Other {
             };
             let (queue_of, network, troubles) = (queue.clone(), network.clone(), troubles.clone());
             let lane = Lane { kind, queue: queue_of, network, links, says, back: back.clone(), troubles };
-            tokio::spawn(lane.run(address.subscribe()));
+            tokio::spawn(lane.run(address.clone()));
             queue
         });
         Other { number: seat.number, node: seat.node, address, queues }
@@ -259,20 +260,20 @@ struct Lane {
     links: LinkSettings,
     /// What each question begins with.
     says: Step,
-    /// Changes when the keeper hears beats again after it did not.
-    back: watch::Sender<()>,
+    /// How often the keeper heard beats again after it did not.
+    back: Watched<u64>,
     troubles: Arc<OnceLock<Troubles>>,
 }
 
 impl Lane {
     /// Sends what comes to this address, which may change, until there is none.
-    async fn run(self, mut address: watch::Receiver<Option<String>>) {
-        loop {
-            let Some(now) = address.borrow_and_update().clone() else { break };
+    async fn run(self, address: Watched<Option<String>>) {
+        while let Some(now) = address.get() {
+            let speaks_to = now.clone();
             tokio::select! {
                 biased;
-                changed = address.changed() => if changed.is_err() { break },
-                () = self.speak(&now) => (),
+                () = address.until(move |other| other.as_ref() != Some(&now)) => (),
+                () = self.speak(&speaks_to) => (),
             }
         }
         self.queue.clear(true);
@@ -287,7 +288,7 @@ impl Lane {
             match timeout(PATIENCE, connecting).await {
                 Ok(Ok(link)) => {
                     if was_away && self.kind == Kind::Beats {
-                        self.back.send_replace(());
+                        self.back.change(|times| *times += 1);
                     }
                     self.converse(address, &link).await;
                     link.close();
@@ -307,7 +308,7 @@ impl Lane {
 
     /// Sends what comes until the other one is silent, or the connection breaks.
     async fn converse(&self, address: &str, link: &Link) {
-        let (mut asked, mut back) = (Asked::default(), self.back.subscribe());
+        let (mut asked, mut back) = (Asked::default(), self.back.get());
         let now = || self.links.clock.now();
         let mut heard = now();
         loop {
@@ -322,7 +323,8 @@ impl Lane {
                     }
                 },
                 // After a cut the kernel tries old connections as seldom as the cut was long. New ones are there at once, as that of the beats.
-                Ok(()) = back.changed(), if self.kind != Kind::Beats => {
+                () = self.back.until(move |times| *times != back), if self.kind != Kind::Beats => {
+                    back = self.back.get();
                     if !asked.0.is_empty() && now().since(heard) >= PATIENCE {
                         return;
                     }

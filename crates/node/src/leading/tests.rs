@@ -115,7 +115,7 @@ async fn fifty_times() {
     let is_there = || keeper.leading().is_some_and(|leading| leading.peers.device(device).is_some());
     until("the member reports", is_there).await;
     let first = keeper.leading().expect("it leads").term;
-    let view = node.view().await.expect("a view");
+    let view = node.view(false).await.expect("a view");
     let itself = view.members.iter().find(|member| member.node.node.value() != node.id.0).expect("two").node.clone();
     let asker = Asker::Node { node: member.node.id, incarnation: itself.incarnation, term: 0 };
     let link = keeps.link().await;

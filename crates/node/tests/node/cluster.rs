@@ -119,7 +119,7 @@ impl Cluster {
     pub async fn all_there(&self, count: usize) {
         let link = link_to(&self.keeper, 900).await;
         until("all nodes are there", async || {
-            let view = ask(&link, &cluster::View {}).await.expect("a view");
+            let view = ask(&link, &cluster::View::default()).await.expect("a view");
             view.members.len() == count
                 && view.members.iter().all(|member| !member.silent && !member.devices.is_empty())
         })
@@ -216,7 +216,7 @@ impl Client {
     async fn begin(keeper: &str, session: u128, numbers: CallNumbers) -> Client {
         let link = link_of(keeper, session, numbers.clone()).await;
         ask(&link, &session::Renew::default()).await.expect("the session begins");
-        let view = ask(&link, &cluster::View {}).await.expect("a view");
+        let view = ask(&link, &cluster::View::default()).await.expect("a view");
         let mut links = Vec::new();
         for member in view.members.into_iter().filter(|member| !member.silent) {
             links.push((member.devices, link_of(&member.node.address, session, numbers.clone()).await));
@@ -453,7 +453,7 @@ async fn a_node_is_away() {
     for (bag, name) in [(stays.bag, 1), (goes.bag, 2)] {
         client.push(bag, far, name).await.expect("pushed");
     }
-    let epoch = ask(&client.keeper, &cluster::View {}).await.expect("a view").epoch;
+    let epoch = ask(&client.keeper, &cluster::View::default()).await.expect("a view").epoch;
     cluster.stop(1).await;
     let error = client.stat("stays").await.expect_err("a member is away");
     assert!(error.kind() == ErrorKind::Unreachable && error.text().contains("n1"), "{error}");
@@ -464,7 +464,7 @@ async fn a_node_is_away() {
     assert_eq!(ask(&client.keeper, &uncounted).await.expect("its members are known").members.len(), 2);
     cluster.clock.ahead.fetch_add(NODE_SILENCE_MAX.as_secs() + 1, Ordering::Relaxed);
     until("it is silent", async || {
-        let view = ask(&client.keeper, &cluster::View {}).await.expect("a view");
+        let view = ask(&client.keeper, &cluster::View::default()).await.expect("a view");
         view.members.iter().any(|member| member.silent && member.node.name == "n1")
     })
     .await;
@@ -485,7 +485,7 @@ async fn a_node_is_away() {
     cluster.all_there(2).await;
     // The session is the same: it was open all the time.
     let client = cluster.again(client).await;
-    assert!(ask(&client.keeper, &cluster::View {}).await.expect("a view").epoch > epoch);
+    assert!(ask(&client.keeper, &cluster::View::default()).await.expect("a view").epoch > epoch);
     until("what was deleted goes", async || {
         let listed = client.listed().await;
         listed.iter().find(|device| device.device == far).is_some_and(|device| device.chunks == 2)
@@ -515,7 +515,7 @@ async fn the_keeper_is_away() {
     cluster.stop(0).await;
     client.append(&mut open, b", two").await.expect("an open session goes on");
     client.push(info.bag, far, 5).await.expect("pushed");
-    let (pulled, view) = (client.pull(info.bag, far, 9).await, ask(client.at(far), &cluster::View {}).await);
+    let (pulled, view) = (client.pull(info.bag, far, 9).await, ask(client.at(far), &cluster::View::default()).await);
     assert_eq!(pulled.pulled, bag::Pulled::Chunk as i32);
     assert_eq!(view.expect("what it was told last").members.len(), 2);
     let stranger = link_to(cluster.address(1), 77).await;
@@ -573,7 +573,7 @@ async fn a_node_joins() {
 async fn a_node_is_drained() {
     let mut cluster = Cluster::start("drained", 3).await;
     let client = cluster.client(1).await;
-    let view = ask(&client.keeper, &cluster::View {}).await.expect("a view");
+    let view = ask(&client.keeper, &cluster::View::default()).await.expect("a view");
     let leaving = view.members.iter().find(|member| member.node.name == "n1").expect("it is there").clone();
     let far = leaving.devices[0];
     let content = |number: u8| (0..400_000_u32).map(|at| (at as u8) ^ number).collect::<Vec<_>>();
@@ -641,7 +641,7 @@ async fn a_node_is_drained() {
     let counted = client.stat("b").await.expect("counted");
     assert!((counted.pushed, counted.acknowledged) == (1, 1) && !counted.members.contains(&far), "{counted:?}");
     assert_eq!(client.read(&writing.path).await.expect("read"), b"begun and ended");
-    let view = ask(&client.keeper, &cluster::View {}).await.expect("a view");
+    let view = ask(&client.keeper, &cluster::View::default()).await.expect("a view");
     assert!(view.members.iter().all(|member| !member.devices.contains(&far)));
     cluster.stop(1).await;
     ask(&client.keeper, &remove).await.expect("removed");

@@ -177,7 +177,7 @@ fn questions_about_others() -> Vec<(u16, Vec<u8>)> {
         of(&cluster::RemoveNode { node: node.node }),
         of(&cluster::Report { node, devices: Vec::new(), epoch: 1, remembered: vec![5] }),
         of(&cluster::FindSession { session: 100_u128.into() }),
-        of(&cluster::View {}),
+        of(&cluster::View::default()),
         of(&order::Fence { device, chunk, generation: 2 }),
         of(&order::Delete { device, chunks: vec![chunk] }),
         of(&order::Release { device, chunk, ranges: vec![range] }),

@@ -81,7 +81,7 @@ impl Several {
     async fn leader(&self) -> Option<usize> {
         for running in self.nodes.values() {
             let link = link_to(&running.address, 900).await;
-            let Ok(view) = ask(&link, &View {}).await else { continue };
+            let Ok(view) = ask(&link, &View::default()).await else { continue };
             let leads = view.members.iter().find(|member| member.node.node == view.keeper)?;
             return leads.node.name.strip_prefix('n')?.parse().ok();
         }
@@ -94,7 +94,7 @@ impl Several {
             let mut leaders = Vec::new();
             for running in self.nodes.values() {
                 let link = link_to(&running.address, 900).await;
-                let Ok(view) = ask(&link, &View {}).await else { return false };
+                let Ok(view) = ask(&link, &View::default()).await else { return false };
                 let is_there = |member: &&net::message::cluster::Member| !member.silent && !member.devices.is_empty();
                 if view.members.iter().filter(is_there).count() != count {
                     return false;

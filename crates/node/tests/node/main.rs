@@ -461,13 +461,13 @@ async fn a_view_of_oneself() {
     let mut before = None;
     for life in 1..=3 {
         let link = fixture.link(1).await;
-        let (view, _) = link.call(&net::message::cluster::View {}, Payload::empty()).await.expect("answered");
+        let (view, _) = link.call(&net::message::cluster::View::default(), Payload::empty()).await.expect("answered");
         let [member] = &view.members[..] else { panic!("{view:?}") };
         let (devices, _) = link.call(&file::Devices {}, Payload::empty()).await.expect("answered");
         assert_eq!((member.node.node, member.silent), (view.keeper, false));
         assert_eq!((member.node.incarnation, &*member.node.address), (life, fixture.address()));
         assert_eq!(member.devices, [devices.devices[0].device]);
-        let (again, _) = link.call(&net::message::cluster::View {}, Payload::empty()).await.expect("answered");
+        let (again, _) = link.call(&net::message::cluster::View::default(), Payload::empty()).await.expect("answered");
         assert_eq!(again, view);
         if let Some((node, epoch)) = before {
             assert!(member.node.node == node && view.epoch > epoch, "{epoch} {view:?}");

@@ -30,6 +30,34 @@ pub enum State {
     Out,
 }
 
+/// What all nodes of a history are like.
+pub struct Kind {
+    /// The cluster.
+    pub cluster: ClusterId,
+    /// Bytes that each device may use.
+    pub capacity: u64,
+    /// So many keep the metadata, the first ones: one, or three.
+    pub keepers: usize,
+}
+
+impl Kind {
+    /// Whether the node of this number keeps the metadata, alone or with others.
+    pub fn keeps(&self, number: usize) -> bool {
+        number < self.keepers
+    }
+
+    fn meta(&self, number: usize) -> MetaPlace {
+        match self.keepers {
+            1 if number == 0 => MetaPlace::Local,
+            1 => MetaPlace::Node(address_of(0)),
+            count => MetaPlace::Several {
+                keepers: (0..count).map(address_of).collect(),
+                own: self.keeps(number).then_some(number),
+            },
+        }
+    }
+}
+
 /// One node.
 pub struct Member {
     /// Its name, which is its machine's.
@@ -62,25 +90,18 @@ const STARTS_MAX: u64 = 12;
 const DRIFT_MAX: u64 = base::limit::CLOCK_DRIFT_MAX as u64 / 2;
 
 impl Member {
-    /// The node of this number on new hardware. Number 0 keeps the metadata. Each device has `capacity` bytes.
-    pub fn new(
-        scene: &Scene,
-        number: usize,
-        random: SimRandom,
-        hardware: Hardware,
-        (capacity, cluster): (u64, ClusterId),
-    ) -> Member {
+    /// The node of this number on new hardware.
+    pub fn new(scene: &Scene, number: usize, random: SimRandom, hardware: Hardware, kind: &Kind) -> Member {
         let name = format!("node{number}");
         let address = address_of(number);
         let devices = hardware.devices.len();
         let device = |device| DeviceSetting {
             directory: PathBuf::from(format!("/{device}")),
             class: Class::Ssd,
-            capacity: Some(capacity),
+            capacity: Some(kind.capacity),
         };
         let mut settings = Settings::new(&address, (0..devices).map(device).collect());
-        let meta = if number == 0 { MetaPlace::Local } else { MetaPlace::Node(address_of(0)) };
-        settings.cluster = Some(Cluster { name: name.clone(), meta, ..Cluster::new(cluster) });
+        settings.cluster = Some(Cluster { name: name.clone(), meta: kind.meta(number), ..Cluster::new(kind.cluster) });
         settings.hdfs = Door::At(format!("{name}:{}", hdfs::PORT));
         let drift = random.below(2 * DRIFT_MAX + 1) as i64 - DRIFT_MAX as i64;
         let clock = Arc::new(MachineClock::new(scene.clock.clone(), drift));

@@ -11,7 +11,7 @@ use sim::disk::{SimFaults, When};
 use std::sync::atomic::Ordering;
 
 /// Troubles that a director of a cluster makes; those of the disks and of the network have names of their own there.
-pub const TROUBLES: [&str; 21] = [
+pub const TROUBLES: [&str; 24] = [
     "kill",
     "power loss",
     "end after an acknowledgement",
@@ -33,6 +33,9 @@ pub const TROUBLES: [&str; 21] = [
     "read errors while opening",
     "link cut",
     "link cut one way",
+    "metadata of a keeper lost",
+    "stop at a swap",
+    "keeper cut off from keepers",
 ];
 
 /// What clients of a cluster do beside what those of one node do.
@@ -60,7 +63,7 @@ impl ClusterDirector {
             13 | 14 => self.fail_a_sync(number),
             15 => self.stop_at_checkpoint(number),
             16..19 => self.pause(number),
-            19 => self.fail_the_metadata(),
+            19 => self.trouble_of_the_metadata(),
             20 => {
                 self.count("clock jump");
                 let days = 2 * 24 * 3_600_000;
@@ -103,11 +106,11 @@ impl ClusterDirector {
         let hardware = self.members[number].machine.hardware.clone();
         self.members[number].end_when_stopped = if self.random.one_in(3) { End::Kill } else { End::PowerLoss };
         match self.random.below(4) {
-            0 if number == 0 => {
+            0 if self.kind.keeps(number) => {
                 self.count("stop at an operation of the tree");
                 hardware.tree.crash_at(Some(hardware.tree.changes() + self.random.below(40)));
             }
-            1 if number == 0 => {
+            1 if self.kind.keeps(number) => {
                 self.count("stop at an operation of the log");
                 let at = hardware.log.operations().changes() + self.random.below(40);
                 hardware.log.set_faults(SimFaults { crash_at: Some(at), ..SimFaults::default() });
@@ -185,9 +188,49 @@ impl ClusterDirector {
         self.members[number].machine.hardware.stop_at_checkpoint.store(true, Ordering::Relaxed);
     }
 
-    /// The log or the tree of the metadata store fails: changes of names are refused until the node starts again.
-    fn fail_the_metadata(&mut self) {
-        let hardware = self.members[0].machine.hardware.clone();
+    /// Something happens to the metadata of whoever keeps them.
+    fn trouble_of_the_metadata(&mut self) {
+        let number = self.random.below(self.kind.keepers as u64) as usize;
+        if self.members[number].state != State::Runs {
+            return;
+        }
+        if self.kind.keepers > 1 && self.random.one_in(2) {
+            return self.trouble_of_a_keeper(number);
+        }
+        self.fail_the_metadata(number);
+    }
+
+    /// What only one of several keepers survives, and what keepers do among themselves.
+    fn trouble_of_a_keeper(&mut self, number: usize) {
+        match self.random.below(3) {
+            0 if !self.has_lost_keeper => {
+                self.count("metadata of a keeper lost");
+                self.has_lost_keeper = true;
+                self.end(number, End::PowerLoss);
+                self.members[number].machine.hardware.lose_metadata();
+            }
+            1 => {
+                self.count("stop at a swap");
+                self.members[number].end_when_stopped = End::PowerLoss;
+                self.members[number].machine.hardware.stop_at_swap.store(true, Ordering::Relaxed);
+            }
+            _ => {
+                self.count("keeper cut off from keepers");
+                let both = self.random.one_in(2);
+                let pause = self.outage();
+                let others: Vec<usize> = (0..self.kind.keepers).filter(|other| *other != number).collect();
+                for other in others {
+                    let (one, other) = (self.members[number].name.clone(), self.members[other].name.clone());
+                    self.scene.net.cut_link(&one, &other, both);
+                    self.plan(pause, Deed::Mend(one, other));
+                }
+            }
+        }
+    }
+
+    /// The log or the tree of the metadata store fails: a keeper that is the only one refuses changes of names until its node starts again.
+    fn fail_the_metadata(&mut self, number: usize) {
+        let hardware = self.members[number].machine.hardware.clone();
         if self.random.one_in(2) {
             self.count("failing log");
             let once = |writes| match writes {
@@ -199,9 +242,9 @@ impl ClusterDirector {
             self.count("failing tree");
             hardware.tree.error_at(Some(hardware.tree.changes() + self.random.below(12)));
         }
-        self.members[0].must_restart = true;
+        self.members[number].must_restart = true;
         let pause = 500 + self.random.below(4_000);
-        self.plan(pause, Deed::Restart(0));
+        self.plan(pause, Deed::Restart(number));
     }
 
     /// A node's processes stand still, as after SIGSTOP: its engines do nothing, and it neither reads nor is heard.
@@ -254,7 +297,7 @@ impl ClusterDirector {
 
     fn one_leaves(&mut self, number: usize) {
         let there = self.members.iter().filter(|member| member.state != State::Out).count();
-        if number == 0 || there < 4 || self.members[number].state == State::Out {
+        if self.kind.keeps(number) || there < 4 || self.members[number].state == State::Out {
             return;
         }
         self.count("node is taken out");

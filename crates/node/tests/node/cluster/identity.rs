@@ -37,7 +37,7 @@ async fn a_disk_is_away() {
     cluster.nodes.insert(1, running);
     cluster.all_there(2).await;
     let link = link_to(&cluster.keeper, 903).await;
-    let there = async || ask(&link, &cluster::View {}).await.expect("a view").members;
+    let there = async || ask(&link, &cluster::View::default()).await.expect("a view").members;
     let before = there().await;
     let away = cluster.root.join("away");
     for lost in [&first, &second] {
@@ -85,7 +85,7 @@ async fn refused() {
         assert_eq!(ask(link, &fetch).await.expect_err("not for clients").kind(), ErrorKind::Invalid);
     }
     // A report in another's name.
-    let view = ask(&client.keeper, &cluster::View {}).await.expect("a view");
+    let view = ask(&client.keeper, &cluster::View::default()).await.expect("a view");
     let other = view.members.iter().find(|member| member.node.name == "n1").expect("it is there");
     let report = cluster::Report { node: other.node.clone(), ..cluster::Report::default() };
     assert_eq!(ask(&client.keeper, &report).await.expect_err("not its session").kind(), ErrorKind::Invalid);

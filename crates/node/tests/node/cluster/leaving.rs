@@ -67,7 +67,7 @@ async fn acknowledged_in_vain() {
         let running = cluster.try_run_in(world, settings).await.expect("it starts");
         cluster.nodes.insert(number, running);
         let keeper = link_to(&cluster.keeper, 905).await;
-        let members = async || ask(&keeper, &cluster::View {}).await.expect("a view").members;
+        let members = async || ask(&keeper, &cluster::View::default()).await.expect("a view").members;
         until("it is heard at its new address", async || {
             let here =
                 |node: &cluster::Member| node.node.address == cluster.address(number) && !node.devices.is_empty();
@@ -121,7 +121,7 @@ async fn taken_before_its_first_byte() {
 async fn removed_before_the_keeper_started_again() {
     let mut cluster = Cluster::start("removed", 3).await;
     let client = cluster.client(1).await;
-    let members = ask(&client.keeper, &cluster::View {}).await.expect("a view").members;
+    let members = ask(&client.keeper, &cluster::View::default()).await.expect("a view").members;
     let device = members.iter().find(|member| member.node.name == "n1").expect("it is there").devices[0];
     ask(&client.keeper, &device::Drain { device }).await.expect("it begins");
     let is_gone = async |client: &super::Client| client.listed().await.iter().all(|known| known.device != device);
@@ -129,7 +129,7 @@ async fn removed_before_the_keeper_started_again() {
     cluster.stop(0).await;
     cluster.run(0).await;
     let keeper = link_to(&cluster.keeper, 906).await;
-    let view = async || ask(&keeper, &cluster::View {}).await.expect("a view").members;
+    let view = async || ask(&keeper, &cluster::View::default()).await.expect("a view").members;
     until("all were heard of", async || {
         let members = view().await;
         members.len() == 3 && members.iter().all(|member| !member.silent)
@@ -167,7 +167,7 @@ async fn memory_of_an_earlier_start() {
     cluster.all_there(2).await;
     let members = async |cluster: &Cluster| {
         let link = link_to(&cluster.keeper, 903).await;
-        let members = ask(&link, &cluster::View {}).await.expect("a view").members;
+        let members = ask(&link, &cluster::View::default()).await.expect("a view").members;
         members.into_iter().map(|member| member.devices).collect::<Vec<_>>()
     };
     until("all are known", async || members(&cluster).await.iter().all(|devices| devices.len() == 2)).await;

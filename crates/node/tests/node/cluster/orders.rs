@@ -82,7 +82,7 @@ async fn after_a_start_of_either() {
         ask(&client.keeper, &delete).await.expect("removed");
         let link = link_to(&cluster.keeper, 951).await;
         until("its chunk is freed", async || {
-            let view = ask(&link, &cluster::View {}).await.expect("a view");
+            let view = ask(&link, &cluster::View::default()).await.expect("a view");
             let stat = chunk::Stat { device: far, chunk: open.opened.group.layout.columns[0].chunk };
             view.members.len() == 2 && ask(client.at(far), &stat).await.is_err()
         })
