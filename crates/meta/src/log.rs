@@ -270,6 +270,14 @@ impl Log {
         }
     }
 
+    /// Asks another keeper to lead in its place, if this one does.
+    pub fn hand_over(&mut self, now: Time) {
+        if self.failure.is_none() {
+            self.keeper.hand_over(now);
+            self.take_effects();
+        }
+    }
+
     /// Operations to be put to the disk, in order.
     pub fn take_operations(&mut self) -> Vec<(u64, Op)> {
         let mut operations = std::mem::take(&mut self.operations);

@@ -17,6 +17,7 @@ use base::error::{Error, ErrorKind, Result};
 use base::id::{DeviceId, SessionId};
 use base::moved::Moved;
 use base::planted::Planted;
+use base::watched::Watched;
 use heard::Heard;
 pub use kept::{Carrier, Files, TREE};
 use kept::{Kept, Several};
@@ -26,7 +27,12 @@ use std::collections::BTreeSet;
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, Weak};
 use std::time::Duration;
-use tokio::sync::{Notify, mpsc, oneshot, watch};
+use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::time::timeout;
+
+/// Longest wait for another keeper to lead in this one's place. One that was asked to and does not come is given up after half a second, and there
+/// is an election: nothing is gained by waiting on.
+const HAND_OVER_MAX: Duration = Duration::from_secs(1);
 
 /// How the rest of the node reaches the metadata store.
 pub struct Metadata {
@@ -40,7 +46,7 @@ pub struct Metadata {
     /// them: a keeper that leads again and again begins its jobs as often.
     work: Mutex<Vec<Weak<Notify>>>,
     /// What the store does for the keepers.
-    part: watch::Sender<Part>,
+    part: Watched<Part>,
     /// What other keepers sent.
     heard: Heard,
     /// Why it has no store now, if it has none.
@@ -66,6 +72,8 @@ pub enum Item {
     Paged(Result<(KeeperId, KeeperMessage)>),
     /// A page of another keeper's tree was written, or was not.
     Copied(CopyResult),
+    /// Another keeper is to lead.
+    HandOver,
     /// End when nothing is under way.
     Stop,
 }
@@ -130,7 +138,7 @@ impl Metadata {
 
     /// What the store does for the keepers.
     pub fn part(&self) -> Part {
-        *self.part.borrow()
+        self.part.get()
     }
 
     /// Why this node keeps nothing now, if that is so: others may.
@@ -149,8 +157,16 @@ impl Metadata {
     }
 
     /// The same, for whoever waits until that changes.
-    pub fn parts(&self) -> watch::Receiver<Part> {
-        self.part.subscribe()
+    pub fn parts(&self) -> Watched<Part> {
+        self.part.clone()
+    }
+
+    /// Lets another keeper lead, if this one does. Returns when it does not, or after `HAND_OVER_MAX`.
+    pub async fn hand_over(&self) {
+        if self.is_of_several && self.part().leads() {
+            self.send(Item::HandOver);
+            let _late = timeout(HAND_OVER_MAX, self.part.until(|part| !part.leads())).await;
+        }
     }
 
     /// Another keeper sent this, of so many bytes. It is dropped if too much waits: keepers say everything again.
@@ -281,7 +297,7 @@ pub fn spawn(
         open_sessions: RwLock::default(),
         kept_open: OnceLock::new(),
         work: Mutex::default(),
-        part: watch::Sender::new(Part::Follows { leader: None, term: 0 }),
+        part: Watched::new(Part::Follows { leader: None, term: 0 }),
         heard: Heard::default(),
         standing: Mutex::default(),
         troubles: OnceLock::new(),

@@ -474,6 +474,10 @@ impl Running {
     }
 
     async fn end(self) {
+        // While this node still serves: who asks it is told who leads, and goes there.
+        if let Some(keeper) = self.node.keeper() {
+            keeper.metadata.hand_over().await;
+        }
         // Both tasks end by themselves on this; a receiver that is gone already has ended.
         let Tasks { shutdown, server, by_itself, console, hdfs } = self.tasks;
         let _ = shutdown.send(true);

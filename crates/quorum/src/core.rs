@@ -385,6 +385,14 @@ impl Core {
         self.take_ready(now);
     }
 
+    /// The other keeper that had best take over, if this one leads: one that was heard lately, and of those the one that has most of the log.
+    pub fn next_to_lead(&self) -> Option<KeeperId> {
+        let Role::Leads { .. } = self.role else { return None };
+        let others = self.node.raft.prs().iter().filter(|(keeper, _)| **keeper != self.own.0);
+        let best = others.max_by_key(|(keeper, progress)| (progress.recent_active, progress.matched, **keeper));
+        best.map(|(keeper, _)| KeeperId(*keeper))
+    }
+
     /// Whether nobody else can lead now, so that reads are answered: of all that is committed.
     pub fn has_lease(&self, now: Time) -> bool {
         let Role::Leads { term } = self.role else { return false };

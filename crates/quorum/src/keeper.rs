@@ -126,10 +126,12 @@ impl Keeper {
         Ok(index)
     }
 
-    /// Asks another keeper to take over at once (`Core::hand_over`).
-    pub fn hand_over(&mut self, now: Time, to: KeeperId) {
-        self.core.hand_over(now, to);
-        self.go_on(now);
+    /// Asks another keeper to take over at once, if this one leads (`Core::hand_over`).
+    pub fn hand_over(&mut self, now: Time) {
+        if let Some(to) = self.core.next_to_lead() {
+            self.core.hand_over(now, to);
+            self.go_on(now);
+        }
     }
 
     /// An operation of the disk is done. `Err` if the log failed with it: this keeper says nothing more, and is to be ended.

@@ -311,6 +311,27 @@ impl ClusterDirector {
         self.plan(pause, Deed::Start(number));
     }
 
+    /// A node is told to stop, as its operator does: it hands over what it does, and lets what is under way end. It starts again after a while.
+    async fn stop(&mut self, number: usize) -> Check<()> {
+        let member = &mut self.members[number];
+        if member.held || member.state != State::Runs || member.machine.hardware.has_stopped() {
+            return Ok(());
+        }
+        let Some(node) = member.machine.node.take() else { return Ok(()) };
+        let stopped = self.stopped.clone();
+        self.count("stop");
+        tokio::select! {
+            biased;
+            // A disk of it may stop meanwhile, or one of another node.
+            () = stopped.notified() => stopped.notify_one(),
+            ended = tokio::time::timeout(CALL_BOUND, node.stop()) => if ended.is_err() {
+                return Err(Broken(format!("{} does not stop in time", self.members[number].name)));
+            },
+        }
+        self.end(number, End::Kill);
+        Ok(())
+    }
+
     fn let_go(&mut self, number: usize) {
         let member = &mut self.members[number];
         if std::mem::take(&mut member.held) {

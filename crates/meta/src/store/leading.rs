@@ -64,6 +64,14 @@ impl<T> Store<T> {
         !self.log.is_alone() && self.log.failure().is_some()
     }
 
+    /// Asks another keeper to answer in its place, if this one does. What has come and is not committed is asked of that one. Whether it does, `part`
+    /// says; if it does not within half a second, there is an election.
+    pub fn hand_over(&mut self, now: Time) {
+        self.state.now = now;
+        self.log.hand_over(now);
+        self.follow_log();
+    }
+
     /// It is about to be ended: who waits for the other keepers is told that another one answers. Of one that is alone nobody waits then.
     pub fn give_up(&mut self) {
         if !self.log.is_alone() {

@@ -81,9 +81,9 @@ pub async fn run(
 /// Leads whenever the store does, until the node stops.
 async fn lead(node: &Arc<Node>, several: &Several, mut stopped: watch::Receiver<bool>) {
     let Some(Keeping { keeper, lanes, .. }) = several.keeping() else { return };
-    let (mut parts, mut term) = (keeper.metadata.parts(), None);
+    let (parts, mut term) = (keeper.metadata.parts(), None);
     loop {
-        let part = *parts.borrow_and_update();
+        let part = parts.get();
         let leads = part.leads().then(|| part.term());
         if leads != term {
             // Of a leadership that came and went meanwhile nothing began.
@@ -97,7 +97,7 @@ async fn lead(node: &Arc<Node>, several: &Several, mut stopped: watch::Receiver<
             biased;
             // Its sender goes with the node.
             _ = stopped.wait_for(|stopped| *stopped) => break,
-            changed = parts.changed() => if changed.is_err() { break },
+            () = parts.until(move |now| *now != part) => (),
             () = tokio::time::sleep(REPORT_EVERY) => (),
         }
         // Where the others are by now, as they report it.

@@ -120,7 +120,7 @@ impl Thread {
             None => Part::Follows { leader: None, term: before.term() },
         };
         if part != before {
-            self.metadata.part.send_replace(part);
+            self.metadata.part.set(part);
         }
     }
 
@@ -203,6 +203,11 @@ impl Thread {
                     }
                 } else if let Some(store) = self.store() {
                     store.copied(now, copied);
+                }
+            }
+            Item::HandOver => {
+                if let Some(store) = self.store() {
+                    store.hand_over(now);
                 }
             }
             Item::Stop => self.stopping = true,

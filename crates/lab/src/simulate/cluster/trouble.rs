@@ -11,7 +11,8 @@ use sim::disk::{SimFaults, When};
 use std::sync::atomic::Ordering;
 
 /// Troubles that a director of a cluster makes; those of the disks and of the network have names of their own there.
-pub const TROUBLES: [&str; 24] = [
+pub const TROUBLES: [&str; 25] = [
+    "stop",
     "kill",
     "power loss",
     "end after an acknowledgement",
@@ -49,7 +50,7 @@ impl ClusterDirector {
     /// Something goes wrong.
     pub(super) async fn trouble(&mut self) -> Check<()> {
         let number = self.random.below(self.members.len() as u64) as usize;
-        let what = self.random.below(34);
+        let what = self.random.below(36);
         if (0..22).contains(&what) && self.members[number].state != State::Runs {
             return Ok(());
         }
@@ -81,6 +82,7 @@ impl ClusterDirector {
             }
             29 | 30 => self.one_joins().await?,
             31 | 32 => self.one_leaves(number),
+            33 | 34 => self.stop(number).await?,
             _ => self.kill_all(),
         }
         Ok(())
