@@ -96,9 +96,16 @@ fn who_keeps(leader: &str, keepers: &[&str], view: &ViewAnswer) -> String {
     format!("{} keep the metadata, {leader} leads them in term {}", keepers.join(", "), view.term)
 }
 
-/// What it means that keepers are silent.
+/// What nodes say that are to keep the metadata and do not.
+fn keepers_in_trouble(view: &ViewAnswer) -> impl Iterator<Item = String> {
+    let troubled = view.members.iter().filter(|member| !member.silent && !member.keeping.is_empty());
+    troubled.map(|member| format!("node {} keeps no metadata now: {}", member.node.name, member.keeping))
+}
+
+/// What it means that keepers are away.
 fn keepers_away(view: &ViewAnswer) -> Option<String> {
-    let away = |member: &&ClusterMember| member.silent && view.keepers.contains(&member.node.node);
+    let is_away = |member: &ClusterMember| member.silent || !member.keeping.is_empty();
+    let away = |member: &&ClusterMember| is_away(member) && view.keepers.contains(&member.node.node);
     let (away, all) = (view.members.iter().filter(away).count(), view.keepers.len());
     if away == 0 {
         return None;
@@ -108,7 +115,7 @@ fn keepers_away(view: &ViewAnswer) -> Option<String> {
         0 => "names stand still if one more goes away; nothing that was acknowledged is lost".to_string(),
         spare => format!("{spare} more may go away before names stand still"),
     };
-    Some(format!("{away} of {all} nodes that keep the metadata are silent: {then}"))
+    Some(format!("{away} of {all} nodes that keep the metadata are silent or keep nothing now: {then}"))
 }
 
 /// What is not as it should be, one sentence each.
@@ -130,12 +137,12 @@ fn troubles(view: &ViewAnswer, devices: &[(Device, Option<Host>)], now: WallTime
         let far = Part::of(&[device], now)?.lines().join("; ");
         Some(format!("device {}{at} is being emptied: {far}", device.place))
     });
-    silent.chain(keepers_away(view)).chain(troubled).chain(draining).collect()
+    silent.chain(keepers_in_trouble(view)).chain(keepers_away(view)).chain(troubled).chain(draining).collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{keepers_away, troubles};
+    use super::{keepers_away, keepers_in_trouble, troubles};
     use base::unit::WallTime;
     use client::{ClusterMember, ClusterNode, Device, Host, ViewAnswer};
 
@@ -148,7 +155,10 @@ mod tests {
             address: format!("{name}:7400"),
             ..ClusterNode::default()
         };
-        let member = |name, id, silent| ClusterMember { node: node(name, id), devices: vec![id.into()], silent };
+        let member = |name, id, silent| {
+            let keeping = String::new();
+            ClusterMember { node: node(name, id), devices: vec![id.into()], silent, keeping }
+        };
         let view = ViewAnswer {
             epoch: 3,
             keeper: 1.into(),
@@ -174,7 +184,7 @@ mod tests {
     fn keepers_that_are_silent() {
         let member = |id: u128, silent| {
             let node = ClusterNode { node: id.into(), ..ClusterNode::default() };
-            ClusterMember { node, devices: Vec::new(), silent }
+            ClusterMember { node, devices: Vec::new(), silent, keeping: String::new() }
         };
         let view = |count: u128, silent: u128| ViewAnswer {
             keepers: (0..count).map(Into::into).collect(),
@@ -186,5 +196,11 @@ mod tests {
         assert!(told.starts_with("1 of 3 nodes") && told.contains("if one more goes away"), "{told}");
         let told = keepers_away(&view(5, 1)).expect("one is silent");
         assert!(told.contains("1 more may go away"), "{told}");
+        let mut lost = view(3, 0);
+        lost.members[2].keeping = "its metadata were lost".to_string();
+        let told = keepers_away(&lost).expect("one keeps nothing");
+        assert!(told.starts_with("1 of 3 nodes") && told.contains("if one more goes away"), "{told}");
+        let told: Vec<String> = keepers_in_trouble(&lost).collect();
+        assert!(told.len() == 1 && told[0].ends_with("its metadata were lost"), "{told:?}");
     }
 }

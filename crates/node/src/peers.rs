@@ -77,6 +77,9 @@ enum Linked {
     Closed(u64),
 }
 
+/// Longest text of what is wrong with what a node keeps; what is behind it is left out.
+const KEEPING_MAX: usize = 1_000;
+
 struct LastReport {
     node: cluster::Node,
     devices: Vec<file::Device>,
@@ -87,11 +90,13 @@ struct LastReport {
     missed: bool,
     /// The silent nodes in the view that it was told last; none: it was told none since this one leads.
     told_silent: Option<Vec<NodeId>>,
+    /// What is wrong with what it keeps of the metadata, if it is to; see `cluster::Report`.
+    keeping: String,
 }
 
 impl LastReport {
     fn new(node: cluster::Node, devices: Vec<file::Device>, heard: Time) -> LastReport {
-        LastReport { node, devices, heard, lost: false, missed: false, told_silent: None }
+        LastReport { node, devices, heard, lost: false, missed: false, told_silent: None, keeping: String::new() }
     }
 }
 
@@ -162,6 +167,14 @@ impl Peers {
             let mut marks = self.marks();
             marks.returns += 1;
             marks.uncompared.extend(devices.iter().map(|device| DeviceId(device.device.value())));
+        }
+    }
+
+    /// It said how it keeps the metadata with others.
+    pub fn keeps(&self, node: NodeId, mut keeping: String) {
+        keeping.truncate(keeping.floor_char_boundary(KEEPING_MAX));
+        if let Some(peer) = self.find(node) {
+            peer.last_report().keeping = keeping;
         }
     }
 
@@ -272,6 +285,11 @@ impl Peer {
         let told_silent = said.told_silent.take();
         *said = LastReport { told_silent, ..LastReport::new(node, devices, now) };
         returned
+    }
+
+    /// What is wrong with what it keeps of the metadata, if it said so.
+    pub fn keeping(&self) -> String {
+        self.last_report().keeping.clone()
     }
 
     /// Its name, for people.

@@ -33,7 +33,7 @@ const NODE: NodeId = NodeId(7);
 fn view() -> cluster::ViewAnswer {
     let node = cluster::Node { node: NODE.0.into(), incarnation: 1, ..cluster::Node::default() };
     let devices = (1..=DEVICES).map(|device| u128::from(device).into()).collect();
-    let member = cluster::Member { node, devices, silent: false };
+    let member = cluster::Member { node, devices, silent: false, keeping: String::new() };
     cluster::ViewAnswer { epoch: 1, keeper: NODE.0.into(), members: vec![member], ..cluster::ViewAnswer::default() }
 }
 

@@ -1,5 +1,6 @@
 //! Who starts, ends, holds and cuts off the nodes of a cluster, lets nodes join and leave, and checks everything at the end.
 
+mod keepers;
 mod member;
 mod trouble;
 
@@ -71,6 +72,8 @@ enum Deed {
     Restart(usize),
     /// Lets its processes go on.
     LetGo(usize),
+    /// Ends the second one, whose metadata are lost with that, and the first one, which is away for longer.
+    LoseMetadata(usize, usize),
     /// Mends the link between two machines.
     Mend(String, String),
     /// Its disks behave from here on.
@@ -185,7 +188,7 @@ impl ClusterDirector {
         roles.extend([passes, Role::Onlooker, Role::Hdfs(0)]);
         let sometimes = [
             (Role::Returned, 2),
-            (Role::Witness, 2),
+            (Role::Witness, if self.kind.keepers > 1 { 1 } else { 2 }),
             (Role::Rivals, 3),
             (Role::Passing, 2),
             (Role::Again, 3),
@@ -241,6 +244,7 @@ impl ClusterDirector {
                 }
             }
             Deed::LetGo(number) => self.let_go(number),
+            Deed::LoseMetadata(first, lost) => self.lose_metadata(first, lost),
             Deed::Mend(one, other) => self.scene.net.mend_link(&one, &other),
             Deed::Calm(number) => self.members[number].calm(),
             Deed::CalmNet => {
@@ -281,6 +285,9 @@ impl ClusterDirector {
                 self.count("end after an acknowledgement");
                 let how = if self.random.one_in(3) { End::Kill } else { End::PowerLoss };
                 self.end(number, how);
+                if self.kind.keepers > 1 && self.random.one_in(2) {
+                    self.end_keepers();
+                }
             }
         }
     }
@@ -294,6 +301,16 @@ impl ClusterDirector {
 
     /// Ends a node here and now. It starts again after a while.
     fn end(&mut self, number: usize, how: End) {
+        let pause = match self.random.below(8) {
+            0 | 1 => self.random.below(OUTAGE_MAX.as_millis() as u64),
+            2..5 => self.random.below(3_000),
+            _ => self.random.below(50),
+        };
+        self.end_for(number, how, pause);
+    }
+
+    /// Ends a node here and now. It starts again after so many milliseconds.
+    fn end_for(&mut self, number: usize, how: End, pause: u64) {
         self.let_go(number);
         let member = &mut self.members[number];
         let how = if member.machine.must_lose_power() { End::PowerLoss } else { how };
@@ -303,11 +320,6 @@ impl ClusterDirector {
         let silent = how == End::PowerLoss && self.random.one_in(2);
         member.end(how, if silent { Gone::Silent } else { Gone::Reset });
         self.count(if how == End::Kill { "kill" } else { "power loss" });
-        let pause = match self.random.below(8) {
-            0 | 1 => self.random.below(OUTAGE_MAX.as_millis() as u64),
-            2..5 => self.random.below(3_000),
-            _ => self.random.below(50),
-        };
         self.plan(pause, Deed::Start(number));
     }
 

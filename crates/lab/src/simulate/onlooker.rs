@@ -28,6 +28,8 @@ pub async fn play(scene: &Scene, random: &SimRandom, name: &str, client: &Client
             return Err(Broken(format!("{name}: epoch {} was seen after {epoch}", view.epoch)));
         }
         epoch = view.epoch;
+        let leads = view.members.iter().find(|member| member.node.node == view.keeper);
+        scene.is_led_by(leads.map(|member| member.node.name.clone()));
         let mut names = BTreeSet::new();
         for node in view.members.iter().map(|member| &member.node) {
             if !names.insert(&node.name) {
@@ -61,7 +63,7 @@ async fn say_late(scene: &Scene, random: &SimRandom, name: &str, view: &ViewAnsw
     let link = scene.link(name, &keeper.node.address, &settings).await?;
     let who = node.name.clone();
     let text = format!("{name}: {} is in another start and its start {} is believed", node.name, node.incarnation);
-    let report = Report { node, devices: Vec::new(), epoch: 0, remembered: Vec::new() };
+    let report = Report { node, ..Report::default() };
     // A bare link is told that another node leads.
     let asked = async { Ok(link.call(&report, Payload::empty()).await.is_ok()) };
     match scene.call(name, "report_late", asked).await? {

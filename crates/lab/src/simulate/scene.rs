@@ -77,6 +77,8 @@ pub struct Scene {
     /// A fault put in on purpose, for the clients that can have it.
     planted: OnceLock<Planted>,
     power_losses: AtomicU64,
+    /// Of several keepers the node that led when somebody looked last.
+    leader: Mutex<Option<String>>,
 }
 
 impl Scene {
@@ -112,6 +114,7 @@ impl Scene {
             leaving: Mutex::default(),
             planted: OnceLock::new(),
             power_losses: AtomicU64::new(0),
+            leader: Mutex::default(),
         }
     }
 
@@ -170,6 +173,16 @@ impl Scene {
     /// The oracle. Not to be held across a wait.
     pub fn oracle(&self) -> MutexGuard<'_, Oracle> {
         self.oracle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The node that keeps the metadata, of several the one that led, when somebody looked last.
+    pub fn leader(&self) -> Option<String> {
+        self.leader.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Somebody looked: it is this one.
+    pub fn is_led_by(&self, node: Option<String>) {
+        *self.leader.lock().unwrap_or_else(PoisonError::into_inner) = node;
     }
 
     /// How often the power of a machine went.

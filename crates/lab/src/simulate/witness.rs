@@ -15,20 +15,31 @@ pub const DIRECTORY: &str = "/witness";
 /// Looks for one name.
 const LOOKS: u64 = 12;
 
+/// Names that are made; more where another node may lead at any time, of which the one client may hear before the other does.
+const NAMES: [u64; 2] = [40, 150];
+
 /// Makes so many names with one client and looks for each with the other.
 pub async fn play(scene: &Arc<Scene>, random: &SimRandom, name: &str, maker: &Client, other: &Client) -> Check<()> {
     let made = scene.insist(name, "make_directory", || maker.make_directory(DIRECTORY, true)).await?;
     made.map_err(|error| Broken(format!("{name}: {error}")))?;
-    for _ in 0..40 {
+    for _ in 0..NAMES[usize::from(scene.keepers > 1)] {
         tokio::time::sleep(Duration::from_millis(random.below(600))).await;
         let path = format!("{DIRECTORY}/{:x}", random.next());
         let make = scene.call(name, "make_directory", maker.make_directory(&path, false));
         let look = look_for(scene, random, name, other, &path);
         let (made, looked) = tokio::join!(make, look);
-        // Whether the maker heard of it does not matter here.
-        drop(made?);
         looked?;
-        if random.one_in(8) {
+        if made?.is_ok() {
+            // Nobody deletes it, and it was acknowledged before the other one asks.
+            let found = scene.call(name, "look_for_anothers", other.stat(&path)).await?;
+            if found.is_err_and(|error| error.kind() == ErrorKind::NotFound) {
+                return Err(Broken(format!(
+                    "{name}: {path} was acknowledged to one client, and another one is told that it is not there"
+                )));
+            }
+            scene.count("acknowledged names looked for by others");
+        }
+        if random.one_in(NAMES[usize::from(scene.keepers > 1)] / 5) {
             compare(scene, name, other).await?;
         }
     }

@@ -1,4 +1,4 @@
-//! `cargo x lab turns`: three processes keep the metadata together, and whoever leads is killed, or stopped, again and again, while a client makes
+//! `cargo x lab turns`: three processes keep the metadata together, and whoever leads goes away again and again, while a client makes
 //! directories one after the other. For how long none is acknowledged, and whether all that were are there.
 
 use super::cluster;
@@ -25,16 +25,27 @@ pub struct Args {
     /// How often whoever leads goes away
     #[arg(long, default_value_t = 20)]
     turns: usize,
-    /// It is stopped for five seconds and goes on, instead of being killed and started again
-    #[arg(long)]
-    stop: bool,
+    /// How it goes
+    #[arg(long, value_enum, default_value_t = How::Killed)]
+    how: How,
+}
+
+/// How a keeper goes away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum How {
+    /// `kill -9`; it is started again
+    Killed,
+    /// It stands still for five seconds, and goes on
+    Paused,
+    /// It is told to stop, as systemd does; it is started again
+    Stopped,
 }
 
 /// A keeper that does not serve after so long never will.
 const READY_WAIT: Duration = Duration::from_secs(60);
 
-/// How long one that is stopped stands still: longer than any lease.
-const STOPPED: Duration = Duration::from_secs(5);
+/// How long one that is paused stands still: longer than any lease.
+const PAUSED: Duration = Duration::from_secs(5);
 
 /// Between two directories.
 const PAUSE: Duration = Duration::from_millis(10);
@@ -158,17 +169,20 @@ async fn measure(args: &Args) -> Result<bool> {
         let making = tokio::spawn(made.clone().run(client.clone(), below.clone()));
         sleep(BEFORE).await;
         let gone = made.clock.now();
-        if args.stop {
-            keepers.node(leader)?.child.signal(libc::SIGSTOP);
-            sleep(STOPPED).await;
-            keepers.node(leader)?.child.signal(libc::SIGCONT);
-        } else {
-            keepers.node(leader)?.child.kill();
+        let child = &mut keepers.node(leader)?.child;
+        match args.how {
+            How::Killed => child.kill(),
+            How::Stopped => child.signal(libc::SIGTERM),
+            How::Paused => {
+                child.signal(libc::SIGSTOP);
+                sleep(PAUSED).await;
+                keepers.node(leader)?.child.signal(libc::SIGCONT);
+            }
         }
         sleep(AFTER).await;
         made.ends.store(true, Ordering::Relaxed);
         making.await.map_err(|error| Error::new(ErrorKind::Io, error.to_string()))??;
-        if !args.stop {
+        if args.how != How::Paused {
             keepers.nodes[leader] = None;
             keepers.nodes[leader] = Some(keepers.serve(leader)?);
         }
@@ -185,9 +199,9 @@ async fn measure(args: &Args) -> Result<bool> {
     }
     gaps.sort_unstable();
     let at = |part: usize| gaps[(gaps.len() * part / 100).min(gaps.len() - 1)].as_secs_f64();
-    let how = if args.stop { "stopped" } else { "killed" };
     println!(
-        "whoever leads {how}, {} times: none acknowledged for {:.2} s in the middle, {:.2} s at the 99th of 100, {:.2} s at most; {lost} lost",
+        "whoever leads {:?}, {} times: none acknowledged for {:.2} s in the middle, {:.2} s at the 99th of 100, {:.2} s at most; {lost} lost",
+        args.how,
         gaps.len(),
         at(50),
         at(99),

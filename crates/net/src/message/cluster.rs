@@ -47,6 +47,9 @@ pub struct Report {
     /// ones in other reports.
     #[prost(fixed64, repeated, tag = "4")]
     pub remembered: Vec<u64>,
+    /// Why it does not keep the metadata although it is told to, or what is wrong with what it keeps of them, for people; empty: nothing is.
+    #[prost(string, tag = "5")]
+    pub keeping: String,
 }
 
 /// What the node has to know.
@@ -135,6 +138,9 @@ pub struct Member {
     /// It has not reported for `base::limit::NODE_SILENCE_MAX`.
     #[prost(bool, tag = "3")]
     pub silent: bool,
+    /// `Report::keeping`, as whoever leads was told last; others may have it of earlier.
+    #[prost(string, tag = "4")]
+    pub keeping: String,
 }
 
 /// Begins to empty all devices of a node, which may then be removed.

@@ -53,7 +53,7 @@ fn moved(leader: Option<&str>, term: u64) -> Error {
 
 fn view(id: u128, address: &str, term: u64) -> ViewAnswer {
     let node = Node { node: id.into(), address: address.to_string(), ..Node::default() };
-    let members = vec![Member { node, devices: Vec::new(), silent: false }];
+    let members = vec![Member { node, devices: Vec::new(), silent: false, keeping: String::new() }];
     ViewAnswer { epoch: 1, keeper: id.into(), members, keepers: vec![id.into()], term }
 }
 

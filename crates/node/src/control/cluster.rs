@@ -81,7 +81,7 @@ impl Node {
     }
 
     async fn report_taken(&self, leading: &Leading, from: Asker, ask: wire::Report) -> Result<wire::ReportAnswer> {
-        let wire::Report { node, mut devices, epoch, mut remembered } = ask;
+        let wire::Report { node, mut devices, epoch, mut remembered, keeping } = ask;
         let info = info_of(&node);
         self.check_reporter(leading, from, &info, devices.len())?;
         // In this order: one that is not known any more was marked before.
@@ -101,6 +101,7 @@ impl Node {
         leading.note_devices(info.node, &devices, &known).await?;
         let drains = devices.iter().any(|device| device.drain.is_some());
         leading.peers.heard(node, devices);
+        leading.peers.keeps(info.node, keeping);
         if drains {
             // A drain may have waited for this node to know of it.
             leading.drains.notify_one();
@@ -277,7 +278,10 @@ impl Leading {
         if !self.alone {
             (keepers, term) = (node.keepers().into_iter().map(|keeper| keeper.0.into()).collect(), self.term);
         }
-        let members = nodes.into_iter().map(wire_member).collect();
+        let keeping =
+            |member: &wire::Member| self.peers.find(NodeId(member.node.node.value())).map(|peer| peer.keeping());
+        let told = |member: wire::Member| wire::Member { keeping: keeping(&member).unwrap_or_default(), ..member };
+        let members = nodes.into_iter().map(wire_member).map(told).collect();
         Ok(wire::ViewAnswer { epoch, keeper: node.id.0.into(), members, keepers, term })
     }
 
@@ -363,7 +367,7 @@ fn check_device(node: &NodeInfo, said: &file::Device, known: Option<&DeviceInfo>
 fn wire_member(state: NodeState) -> wire::Member {
     let NodeState { info, devices, silent } = state;
     let devices = devices.into_iter().map(|device| device.0.into()).collect();
-    wire::Member { node: wire_node(info), devices, silent }
+    wire::Member { node: wire_node(info), devices, silent, keeping: String::new() }
 }
 
 fn info_of(node: &wire::Node) -> NodeInfo {

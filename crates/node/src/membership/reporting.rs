@@ -4,7 +4,7 @@ use super::Membership;
 use crate::device::{Device, Item};
 use crate::device_paths::left_out;
 use crate::log::{Level, Log};
-use crate::node::Node;
+use crate::node::{Node, Role};
 use base::error::{ErrorKind, Result};
 use base::id::DeviceId;
 use base::limit::{REPORT_EVERY, SESSIONS_ASKED_MAX};
@@ -38,7 +38,11 @@ pub async fn run(node: Arc<Node>, membership: Arc<Membership>, itself: wire::Nod
 async fn report(node: &Node, membership: &Membership, itself: &wire::Node) -> Result<bool> {
     let epoch = membership.state().view.as_ref().map_or(0, |view| view.epoch);
     let remembered = node.remembered_sessions().await;
-    let ask = wire::Report { node: itself.clone(), devices: node.own_devices(), epoch, remembered };
+    let keeping = match &node.role {
+        Role::Several(several) => several.troubles().join("; "),
+        _ => String::new(),
+    };
+    let ask = wire::Report { node: itself.clone(), devices: node.own_devices(), epoch, remembered, keeping };
     let sent = membership.clock.now();
     let answer = membership.ask(&ask).await?;
     membership.counts(&answer)?;

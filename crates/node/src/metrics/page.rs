@@ -5,7 +5,7 @@ use super::Metrics;
 use crate::exposition::{Kind, Page};
 use crate::metadata::Metadata;
 use crate::metered::{DiskStats, Doing};
-use crate::node::Node;
+use crate::node::{Node, Role};
 use base::error::{ErrorKind, Result};
 use net::message::device::ScrubState;
 use net::message::{bag, kind_name};
@@ -23,6 +23,7 @@ pub async fn page(node: &Node) -> Result<String> {
     devices(&mut page, node);
     scrubs(&mut page, node);
     disks(&mut page, node);
+    keeping(&mut page, node);
     if let Some(keeper) = node.keeper() {
         let help = "Files whose writer is gone that ended without bytes which were synced, or may have been; the log names them.";
         page.single("stormwell_damaged_ends_total", Kind::Counter, help, load(&node.metrics.damaged_ends));
@@ -38,6 +39,22 @@ pub async fn page(node: &Node) -> Result<String> {
     let help = "Devices of this store that could not be opened at the start.";
     page.single("stormwell_devices_missing", Kind::Gauge, help, node.missing.len());
     Ok(page.finish())
+}
+
+/// Of a node that is told to keep the metadata, alone or with others: whether it does.
+fn keeping(page: &mut Page, node: &Node) {
+    let keeps = match &node.role {
+        Role::Keeper(_) => true,
+        Role::Several(several) if several.formation.is_some() => several.troubles().is_empty(),
+        _ => return,
+    };
+    let part = node.keeper().map(|keeper| keeper.metadata.part());
+    let help = "1 while this node keeps the metadata; 0 if it is told to and does not: its log says why.";
+    page.single("stormwell_keeper_keeps", Kind::Gauge, help, u64::from(keeps));
+    let help = "1 while this node leads those that keep the metadata, or keeps it alone.";
+    page.single("stormwell_keeper_leads", Kind::Gauge, help, u64::from(part.is_some_and(|part| part.leads())));
+    let help = "The keepers' term as far as this one knows; it rises whenever another one leads.";
+    page.single("stormwell_keeper_term", Kind::Gauge, help, part.map_or(0, |part| part.term()));
 }
 
 fn process(page: &mut Page, node: &Node) {

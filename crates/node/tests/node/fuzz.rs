@@ -175,7 +175,7 @@ fn questions_about_others() -> Vec<(u16, Vec<u8>)> {
         of(&device::Scrubbed { device, ranges: true }),
         of(&cluster::DrainNode { node: node.node }),
         of(&cluster::RemoveNode { node: node.node }),
-        of(&cluster::Report { node, devices: Vec::new(), epoch: 1, remembered: vec![5] }),
+        of(&cluster::Report { node, devices: Vec::new(), epoch: 1, remembered: vec![5], keeping: "none".to_string() }),
         of(&cluster::FindSession { session: 100_u128.into() }),
         of(&cluster::View::default()),
         of(&order::Fence { device, chunk, generation: 2 }),

@@ -84,7 +84,7 @@ impl Nodes {
         let view = &mut state.view;
         view.epoch += 1;
         view.members.retain(|member| member.node.node.value() != node);
-        view.members.push(Member { node: about, devices: vec![node.into()], silent: false });
+        view.members.push(Member { node: about, devices: vec![node.into()], silent: false, keeping: String::new() });
     }
 
     /// The host at this address is gone: its connections end.

@@ -11,7 +11,7 @@ use sim::disk::{SimFaults, When};
 use std::sync::atomic::Ordering;
 
 /// Troubles that a director of a cluster makes; those of the disks and of the network have names of their own there.
-pub const TROUBLES: [&str; 25] = [
+pub const TROUBLES: [&str; 26] = [
     "stop",
     "kill",
     "power loss",
@@ -37,6 +37,7 @@ pub const TROUBLES: [&str; 25] = [
     "metadata of a keeper lost",
     "stop at a swap",
     "keeper cut off from keepers",
+    "power loss of all keepers",
 ];
 
 /// What clients of a cluster do beside what those of one node do.
@@ -49,6 +50,10 @@ const MEMBERS_MAX: usize = 7;
 impl ClusterDirector {
     /// Something goes wrong.
     pub(super) async fn trouble(&mut self) -> Check<()> {
+        if self.kind.keepers > 1 && self.random.one_in(4) {
+            self.trouble_of_keepers();
+            return Ok(());
+        }
         let number = self.random.below(self.members.len() as u64) as usize;
         let what = self.random.below(36);
         if (0..22).contains(&what) && self.members[number].state != State::Runs {
@@ -64,7 +69,7 @@ impl ClusterDirector {
             13 | 14 => self.fail_a_sync(number),
             15 => self.stop_at_checkpoint(number),
             16..19 => self.pause(number),
-            19 => self.trouble_of_the_metadata(),
+            19 => self.fail_the_metadata(),
             20 => {
                 self.count("clock jump");
                 let days = 2 * 24 * 3_600_000;
@@ -190,48 +195,9 @@ impl ClusterDirector {
         self.members[number].machine.hardware.stop_at_checkpoint.store(true, Ordering::Relaxed);
     }
 
-    /// Something happens to the metadata of whoever keeps them.
-    fn trouble_of_the_metadata(&mut self) {
-        let number = self.random.below(self.kind.keepers as u64) as usize;
-        if self.members[number].state != State::Runs {
-            return;
-        }
-        if self.kind.keepers > 1 && self.random.one_in(2) {
-            return self.trouble_of_a_keeper(number);
-        }
-        self.fail_the_metadata(number);
-    }
-
-    /// What only one of several keepers survives, and what keepers do among themselves.
-    fn trouble_of_a_keeper(&mut self, number: usize) {
-        match self.random.below(3) {
-            0 if !self.has_lost_keeper => {
-                self.count("metadata of a keeper lost");
-                self.has_lost_keeper = true;
-                self.end(number, End::PowerLoss);
-                self.members[number].machine.hardware.lose_metadata();
-            }
-            1 => {
-                self.count("stop at a swap");
-                self.members[number].end_when_stopped = End::PowerLoss;
-                self.members[number].machine.hardware.stop_at_swap.store(true, Ordering::Relaxed);
-            }
-            _ => {
-                self.count("keeper cut off from keepers");
-                let both = self.random.one_in(2);
-                let pause = self.outage();
-                let others: Vec<usize> = (0..self.kind.keepers).filter(|other| *other != number).collect();
-                for other in others {
-                    let (one, other) = (self.members[number].name.clone(), self.members[other].name.clone());
-                    self.scene.net.cut_link(&one, &other, both);
-                    self.plan(pause, Deed::Mend(one, other));
-                }
-            }
-        }
-    }
-
     /// The log or the tree of the metadata store fails: a keeper that is the only one refuses changes of names until its node starts again.
-    fn fail_the_metadata(&mut self, number: usize) {
+    fn fail_the_metadata(&mut self) {
+        let number = self.random.below(self.kind.keepers as u64) as usize;
         let hardware = self.members[number].machine.hardware.clone();
         if self.random.one_in(2) {
             self.count("failing log");
@@ -251,13 +217,18 @@ impl ClusterDirector {
 
     /// A node's processes stand still, as after SIGSTOP: its engines do nothing, and it neither reads nor is heard.
     fn pause(&mut self, number: usize) {
+        let pause = self.outage();
+        self.pause_for(number, pause);
+    }
+
+    /// The same for so many milliseconds.
+    pub(super) fn pause_for(&mut self, number: usize, pause: u64) {
         if std::mem::replace(&mut self.members[number].held, true) {
             return;
         }
         self.count("pause");
         self.members[number].machine.hold();
         self.scene.net.hold(&self.members[number].name);
-        let pause = self.outage();
         self.plan(pause, Deed::LetGo(number));
     }
 
