@@ -250,7 +250,6 @@ impl Planted {
             Planted::FloorForgottenAtTurn => Some("meta keepers::named::a_late_call_is_not_done_again"),
             Planted::StaleClockTaken => Some("meta keepers::named::an_old_clock_tells_nothing"),
             Planted::OldTermObeyed => Some("node cluster::orders::a_leader_that_is_over"),
-            Planted::WipedKeeperVotes => Some("node keepers::formation::tests::a_wiped_keeper_that_votes_is_seen"),
             Planted::PromiseForgotten => Some("quorum named::a_refusal_ends_no_promise"),
             _ => None,
         }

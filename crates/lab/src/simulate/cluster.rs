@@ -15,7 +15,6 @@ use base::id::ClusterId;
 use base::planted::Planted;
 use base::unit::{MIB, Time};
 use client::Client;
-pub use member::address_of;
 use member::{Kind, Member, State};
 use sim::net::{Gone, NetFaults};
 use sim::random::SimRandom;

@@ -1,6 +1,5 @@
 //! What everybody in one simulated history shares, and how calls are bounded and counted.
 
-use super::cluster::address_of;
 use super::hdfs;
 use super::oracle::{Broken, Check, Oracle};
 use base::buffer::Pool;
@@ -25,6 +24,11 @@ use tokio::sync::Notify;
 
 /// Where the node listens, if it is the only one.
 pub const ADDRESS: &str = "node:7400";
+
+/// Where the node of this number listens, if there are several.
+pub fn address_of(number: usize) -> String {
+    format!("node{number}:7400")
+}
 
 /// Every call ends within this much virtual time, whatever happens: an outage of 20 s, a silence of 10 s for each of a few
 /// attempts, 10 s of waiting on a full device, twice over.

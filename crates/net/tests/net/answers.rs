@@ -174,7 +174,8 @@ async fn who_is_owed_nothing_opens_files() {
     let good = Link::connect(net.clone(), "a", link_settings(1, 1)).await.unwrap();
     let locate = file::Locate::default();
     for _ in 0..3 {
-        let view = good.call(&cluster::View::default(), Payload::empty());
+        let ask = cluster::View::default();
+        let view = good.call(&ask, Payload::empty());
         timeout(Duration::from_secs(1), view).await.expect("it does not wait").unwrap();
         let places = good.call(&locate, Payload::empty());
         timeout(Duration::from_secs(1), places).await.expect("it does not wait").unwrap();

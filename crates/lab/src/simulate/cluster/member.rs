@@ -4,7 +4,7 @@ use crate::simulate::hardware::{End, Hardware};
 use crate::simulate::hdfs;
 use crate::simulate::machine::Machine;
 use crate::simulate::oracle::{Broken, Check};
-use crate::simulate::scene::Scene;
+use crate::simulate::scene::{Scene, address_of};
 use base::env::Random;
 use base::id::ClusterId;
 use base::planted::Planted;
@@ -171,9 +171,4 @@ impl Member {
             device.set_faults(faults.clone());
         }
     }
-}
-
-/// Where the node of this number listens.
-pub fn address_of(number: usize) -> String {
-    format!("node{number}:7400")
 }
