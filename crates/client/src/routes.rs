@@ -22,6 +22,9 @@ use tokio::sync::Mutex;
 /// has just come waits so long.
 const PAUSE: Duration = Duration::from_millis(200);
 
+/// How long the one that leads the keepers has to say who is there, before another node is asked what it was told: longer than an election takes.
+const LED_WAIT: Duration = Duration::from_secs(3);
+
 /// What is needed to connect to a node.
 pub(crate) struct Connector {
     pub(crate) net: Arc<dyn Net>,
@@ -234,10 +237,30 @@ impl Routes {
                 _ => tokio::time::sleep(PAUSE.saturating_sub(self.clock.now().since(at))).await,
             }
         }
-        let told = self.keeper.call(&View { led: true }, Payload::empty()).await;
-        let told = told.and_then(|(view, _)| self.learn(view));
+        let told = self.view(&present.view).await.and_then(|view| self.learn(view));
         *asked = Asked { at: Some(self.clock.now()), failed: told.as_ref().err().cloned() };
         told
+    }
+
+    /// Who is there, as whoever leads has it. If nobody leads for a while, as another node was told last: calls to devices need none who leads. None
+    /// older than what is known already.
+    async fn view(&self, known: &ViewAnswer) -> Result<ViewAnswer> {
+        let ask = View { led: true };
+        let led = self.keeper.call(&ask, Payload::empty());
+        if known.keepers.is_empty() {
+            return led.await.map(|(view, _)| view);
+        }
+        match tokio::time::timeout(LED_WAIT, led).await {
+            Ok(Err(error)) if error.kind() != ErrorKind::Unreachable => return Err(error),
+            Ok(Ok((view, _))) => return Ok(view),
+            Ok(Err(_)) | Err(_) => {}
+        }
+        let (view, _) = self.keeper.call(&View::default(), Payload::empty()).await?;
+        if view.epoch < known.epoch {
+            let text = "nobody leads the metadata's keepers now, and what another node knows of the cluster is older; ask again";
+            return Err(Error::new(ErrorKind::Unreachable, text));
+        }
+        Ok(view)
     }
 
     /// Goes by this view from now on.

@@ -25,6 +25,9 @@ use meta::{KeeperId, Part};
 use seating::Seating;
 use std::sync::{Arc, Mutex, OnceLock};
 
+/// What is said of a keeper that lacks more than the others' logs have.
+const COPIES: &str = "it gets a copy of another keeper's metadata, and is none of those that count until that is done";
+
 /// What a node has whose store several nodes keep.
 pub struct Several {
     /// What every node of such a store is, those that keep it, too.
@@ -79,11 +82,23 @@ impl Several {
     /// Why it does not keep although it is told to: what it waits for, or what it found; or what is wrong with what it keeps.
     pub fn troubles(&self) -> Vec<String> {
         if let Some(keeping) = self.keeping() {
-            return keeping.keeper.metadata.standing().into_iter().collect();
+            let metadata = &keeping.keeper.metadata;
+            let copies = || metadata.copies().then(|| COPIES.to_string());
+            return metadata.standing().or_else(copies).into_iter().collect();
         }
         let found = lock(&self.trouble).clone();
         let waits = || self.formation.as_ref().map(|formation| formation.waits()).unwrap_or_default();
         found.map_or_else(waits, |found| vec![found])
+    }
+
+    /// The same for the others, who count on it: one that hears of no leader is none on whom they can.
+    pub fn keeps_badly(&self) -> Vec<String> {
+        let mut troubles = self.troubles();
+        let part = self.keeping().map(|keeping| keeping.keeper.metadata.part());
+        if troubles.is_empty() && matches!(part, Some(Part::Follows { leader: None, .. })) {
+            troubles.push("it hears of no keeper that leads".to_string());
+        }
+        troubles
     }
 
     /// It keeps nothing, for this reason.

@@ -24,6 +24,7 @@ use kept::{Kept, Several};
 use meta::{Caller, CopyResult, KeeperId, KeeperMessage, MergeResult, Part, Reply, Request, Store};
 use net::Responder;
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock, Weak};
 use std::time::Duration;
@@ -51,6 +52,8 @@ pub struct Metadata {
     heard: Heard,
     /// Why it has no store now, if it has none.
     standing: Mutex<Option<String>>,
+    /// It gets a copy of another keeper's tree, and has not what most have until that is done.
+    copies: AtomicBool,
     /// Where is told what the store cannot do of what it does by itself.
     troubles: OnceLock<Troubles>,
     /// Others keep it, too, and may lead when this one stops.
@@ -146,6 +149,11 @@ impl Metadata {
         self.standing.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// Whether it gets a copy of another keeper's tree.
+    pub fn copies(&self) -> bool {
+        self.copies.load(Ordering::Relaxed)
+    }
+
     /// The store was opened, or could not be.
     fn stands(&self, trouble: Option<&Error>) {
         let text = |error: &Error| {
@@ -161,11 +169,12 @@ impl Metadata {
         self.part.clone()
     }
 
-    /// Lets another keeper lead, if this one does. Returns when it does not, or after `HAND_OVER_MAX`.
+    /// Lets another keeper lead, if this one does. Returns when that one is known to, or after `HAND_OVER_MAX`.
     pub async fn hand_over(&self) {
         if self.is_of_several && self.part().leads() {
             self.send(Item::HandOver);
-            let _late = timeout(HAND_OVER_MAX, self.part.until(|part| !part.leads())).await;
+            let leads_another = |part: &Part| matches!(part, Part::Follows { leader: Some(_), .. });
+            let _late = timeout(HAND_OVER_MAX, self.part.until(leads_another)).await;
         }
     }
 
@@ -299,7 +308,9 @@ pub fn spawn(
         work: Mutex::default(),
         part: Watched::new(Part::Follows { leader: None, term: 0 }),
         heard: Heard::default(),
-        standing: Mutex::default(),
+        // One of several may have much to read first.
+        standing: Mutex::new(carrier.is_some().then(|| "the metadata of this node are being opened".to_string())),
+        copies: AtomicBool::new(false),
         troubles: OnceLock::new(),
         is_of_several: carrier.is_some(),
         planted: settings.planted,

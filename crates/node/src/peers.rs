@@ -147,13 +147,14 @@ impl Peers {
     }
 
     /// A node reported. One that came, or came back, may have missed things.
-    pub fn heard(&self, node: cluster::Node, devices: Vec<file::Device>) {
+    pub fn heard(&self, node: cluster::Node, devices: Vec<file::Device>, mut keeping: String) {
+        keeping.truncate(keeping.floor_char_boundary(KEEPING_MAX));
         let id = NodeId(node.node.value());
         let returned = match self.find(id) {
-            Some(peer) => peer.heard(node, devices.clone()),
+            Some(peer) => peer.heard(node, devices.clone(), keeping),
             None => {
                 let now = self.settings.clock.now();
-                let said = LastReport::new(node, devices.clone(), now);
+                let said = LastReport { keeping, ..LastReport::new(node, devices.clone(), now) };
                 let (network, settings) = (self.network.clone(), self.settings.clone());
                 let mut known = lock(&self.known);
                 let link = Mutex::new(known.closed.map_or(Linked::Not, Linked::Closed));
@@ -167,14 +168,6 @@ impl Peers {
             let mut marks = self.marks();
             marks.returns += 1;
             marks.uncompared.extend(devices.iter().map(|device| DeviceId(device.device.value())));
-        }
-    }
-
-    /// It said how it keeps the metadata with others.
-    pub fn keeps(&self, node: NodeId, mut keeping: String) {
-        keeping.truncate(keeping.floor_char_boundary(KEEPING_MAX));
-        if let Some(peer) = self.find(node) {
-            peer.last_report().keeping = keeping;
         }
     }
 
@@ -276,14 +269,14 @@ impl Peer {
     }
 
     /// It reported. Whether it was away in between, or may have missed something.
-    fn heard(&self, node: cluster::Node, devices: Vec<file::Device>) -> bool {
+    fn heard(&self, node: cluster::Node, devices: Vec<file::Device>, keeping: String) -> bool {
         let away = !self.is_reachable();
         let now = self.settings.clock.now();
         let mut said = self.last_report();
         let is_other = said.node.incarnation != node.incarnation || said.devices.len() != devices.len();
         let returned = away || said.missed || is_other;
         let told_silent = said.told_silent.take();
-        *said = LastReport { told_silent, ..LastReport::new(node, devices, now) };
+        *said = LastReport { told_silent, keeping, ..LastReport::new(node, devices, now) };
         returned
     }
 
@@ -488,7 +481,7 @@ mod tests {
             let peers = peers(network, clock.clone());
             let reports = || {
                 let node = cluster::Node { node: NODE.0.into(), address: "there:1".to_string(), ..Default::default() };
-                peers.heard(node, Vec::new());
+                peers.heard(node, Vec::new(), String::new());
             };
             reports();
             let peer = peers.find(NODE).expect("it reported");
@@ -520,7 +513,7 @@ mod tests {
         let peers = peers(SimNet::new(1, clock.clone(), "here"), clock);
         let device = file::Device { device: 9.into(), ..Default::default() };
         let node = cluster::Node { node: NODE.0.into(), address: "there:1".to_string(), ..Default::default() };
-        peers.heard(node, vec![device]);
+        peers.heard(node, vec![device], String::new());
         let far = peers.device(DeviceId(9)).expect("it reported it");
         let nothing = || Some(wire::DrainState { began_ms: 1, ..Default::default() });
         let bytes = |peers: &Peers| peers.drain_of(&far, nothing()).map(|state| state.bytes);
@@ -545,7 +538,7 @@ mod tests {
         let peers = peers(network, clock.clone());
         let reports = |id: NodeId| {
             let node = cluster::Node { node: id.0.into(), address: "there:1".to_string(), ..Default::default() };
-            peers.heard(node, Vec::new());
+            peers.heard(node, Vec::new(), String::new());
             peers.find(id).expect("it reported")
         };
         let (peer, question) = (reports(NODE), order::Kept::default());

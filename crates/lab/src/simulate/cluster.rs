@@ -46,8 +46,10 @@ pub struct ClusterDirector {
     planted: Option<Planted>,
     random: SimRandom,
     kind: Kind,
-    /// A keeper lost its metadata for good.
+    /// A keeper's metadata are lost for good, or will be.
     has_lost_keeper: bool,
+    /// They are.
+    has_lost_metadata: bool,
     members: Vec<Member>,
     stopped: Arc<Notify>,
     net_faults: NetFaults,
@@ -91,6 +93,7 @@ impl ClusterDirector {
             players: Players::new(scene.clone()),
             kind,
             has_lost_keeper: false,
+            has_lost_metadata: false,
             members: Vec::new(),
             stopped: Arc::default(),
             net_faults: NetFaults::default(),
@@ -323,7 +326,7 @@ impl ClusterDirector {
     }
 
     /// A node is told to stop, as its operator does: it hands over what it does, and lets what is under way end. It starts again after a while.
-    async fn stop(&mut self, number: usize) -> Check<()> {
+    pub(super) async fn stop(&mut self, number: usize) -> Check<()> {
         let member = &mut self.members[number];
         if member.held || member.state != State::Runs || member.machine.hardware.has_stopped() {
             return Ok(());
@@ -339,7 +342,9 @@ impl ClusterDirector {
                 return Err(Broken(format!("{} does not stop in time", self.members[number].name)));
             },
         }
-        self.end(number, End::Kill);
+        // All that was acknowledged is durable: that the power goes right after it changes nothing.
+        let how = if self.random.one_in(2) { End::Kill } else { End::PowerLoss };
+        self.end(number, how);
         Ok(())
     }
 
@@ -387,6 +392,11 @@ impl ClusterDirector {
         let random = SimRandom::new(self.random.seed());
         let (client, _) = self.scene.connect("finale", &random).await?;
         self.all_are_there(&client).await?;
+        // Whoever leads then is looked at: each keeper in some history.
+        while self.kind.keepers > 1 && !self.has_lost_metadata && !self.random.one_in(3) {
+            self.another_leads().await?;
+            self.all_are_there(&client).await?;
+        }
         // What was given up just now may still be on its way.
         tokio::time::sleep(LATE).await;
         let mut ending = Ending::new(self.scene.clone(), &random, client.clone());
@@ -421,7 +431,11 @@ impl ClusterDirector {
             let view = self.scene.insist("finale", "view", || client.view()).await?;
             let view = view.map_err(|error| Broken(format!("view: {error}")))?;
             let heard = view.members.iter().filter(|member| !member.silent).count();
-            if well.count() == devices.len() && heard + self.players.leaving() >= runs {
+            let badly = view.members.iter().filter(|member| !member.keeping.is_empty()).count();
+            if well.count() == devices.len()
+                && heard + self.players.leaving() >= runs
+                && badly == usize::from(self.has_lost_metadata)
+            {
                 return Ok(());
             }
             if self.now().since(begun) > HEALED {
@@ -431,8 +445,9 @@ impl ClusterDirector {
                         format!("{} {:?} {}", device.place, host.as_ref().map(|host| &host.name), device.trouble)
                     })
                     .collect();
+                let badly: Vec<&String> = view.members.iter().map(|member| &member.keeping).collect();
                 return Err(Broken(format!(
-                    "{} s after the last fault not all nodes are there: {bad:?}",
+                    "{} s after the last fault not all nodes are there: {bad:?}; what is wrong with what they keep: {badly:?}",
                     HEALED.as_secs()
                 )));
             }

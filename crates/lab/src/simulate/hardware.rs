@@ -54,6 +54,8 @@ pub struct Hardware {
     pub stop_at_checkpoint: AtomicBool,
     /// It is to stop when a copy takes its tree's place.
     pub stop_at_swap: AtomicBool,
+    /// How often one did, and it stopped then.
+    swaps: Mutex<BTreeMap<&'static str, u64>>,
     halted: AtomicBool,
     sizes: Sizes,
     /// What the node complained of, for `--verbose`.
@@ -124,6 +126,7 @@ impl Hardware {
             page_max: base::limit::LIST_PAGE_MAX,
             stop_at_checkpoint: AtomicBool::new(false),
             stop_at_swap: AtomicBool::new(false),
+            swaps: Mutex::default(),
             halted: AtomicBool::new(false),
             sizes: Sizes::draw(&random.fork("sizes")),
             complaints: Mutex::new(Vec::new()),
@@ -133,7 +136,6 @@ impl Hardware {
     /// Ends whatever process has the devices.
     pub fn end(&self, how: End) {
         self.stop_at_checkpoint.store(false, Ordering::Relaxed);
-        self.stop_at_swap.store(false, Ordering::Relaxed);
         self.halted.store(false, Ordering::Relaxed);
         for device in self.devices.iter().chain([&self.log]) {
             match how {
@@ -180,7 +182,8 @@ impl Hardware {
     /// How often each fault of a disk fired, by name.
     pub fn fired(&self) -> Vec<(&'static str, u64)> {
         let disks = self.devices.iter().chain([&self.log]).flat_map(SimDevice::fired);
-        disks.chain(self.tree.fired()).chain(self.copy.fired()).collect()
+        let swaps = lock(&self.swaps).clone();
+        disks.chain(self.tree.fired()).chain(self.copy.fired()).chain(swaps).collect()
     }
 
     /// The history of all disks so far.
@@ -336,11 +339,18 @@ impl World for SimWorld {
     fn put_tree(&self, _copy: &Path, _tree: &Path, _backend: Backend) -> Result<()> {
         self.goes_on()?;
         let stops = self.hardware.stop_at_swap.swap(false, Ordering::Relaxed);
-        if !stops || self.hardware.random.one_in(2) {
+        let swaps = !stops || self.hardware.random.one_in(2);
+        if swaps {
             self.hardware.tree.take_place(&self.hardware.copy);
         }
+        let name = match (stops, swaps) {
+            (false, _) => "copy took a tree's place",
+            (true, true) => "stop after a copy took a tree's place",
+            (true, false) => "stop before a copy took a tree's place",
+        };
+        *lock(&self.hardware.swaps).entry(name).or_default() += 1;
         self.hardware.halted.fetch_or(stops, Ordering::Relaxed);
-        self.hardware.note("a copy takes the tree's place");
+        self.hardware.note(name);
         self.goes_on()
     }
 

@@ -10,7 +10,6 @@ use sim::disk::SimFaults;
 use sim::net::{Gone, SimNet};
 use sim::random::SimRandom;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// A machine and the node on it.
 pub struct Machine {
@@ -120,7 +119,6 @@ impl Machine {
 
     /// Log and tree of the metadata store behave from here on.
     pub fn spare_metadata(&self) {
-        self.hardware.stop_at_swap.store(false, Ordering::Relaxed);
         for file in [&self.hardware.tree, &self.hardware.copy] {
             file.crash_at(None);
             file.error_at(None);

@@ -21,7 +21,7 @@ use harness::stopwatch::Stopwatch;
 use net::message::cluster::ViewAnswer;
 use network::{NetOf, Network};
 pub use nodes::init;
-use nodes::{NAMES, Node};
+use nodes::{NAMES, Node, address_of};
 use sim::random::SimRandom;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -43,6 +43,12 @@ const RATES: [u64; 3] = [50, 200, 1000];
 
 /// How long clients wait for a sign of life; one is drawn. The second is what they do unless told otherwise.
 const SILENCES: [Duration; 2] = [Duration::from_secs(4), base::limit::CALL_SILENCE_MAX];
+
+/// Those that keep the metadata together, in half of the trials.
+const KEEPERS: usize = 3;
+
+/// Who leads is asked for so long before a strike; if nobody says so the first node is meant.
+const LEADER_WAIT: Duration = Duration::from_secs(2);
 
 /// With everything mended all nodes serve, and everything can be read, after so long.
 const HEAL_WAIT: Duration = Duration::from_secs(60);
@@ -71,7 +77,8 @@ struct Cluster {
 /// One trial from its seed. Logs are beside the configurations if something was found.
 async fn trial(seed: u64, directory: &Path) -> Found<Counts> {
     let random = SimRandom::new(seed);
-    let nodes = 3 + random.below(2) as usize;
+    let nodes = KEEPERS + random.below(2) as usize;
+    let alone = random.fork("keepers").one_in(2);
     let rate = RATES[random.below(RATES.len() as u64) as usize];
     let silence_max = SILENCES[random.below(SILENCES.len() as u64) as usize];
     let strikes: Vec<(Strike, Duration)> = (0..2 + random.below(2))
@@ -84,9 +91,10 @@ async fn trial(seed: u64, directory: &Path) -> Found<Counts> {
     let told: Vec<String> =
         strikes.iter().map(|(strike, lasts)| format!("{strike} {:.1} s", lasts.as_secs_f64())).collect();
     let patience = silence_max.as_secs();
-    eprintln!("lab: seed {seed}: {nodes} nodes, {rate} Mbit/s, clients wait {patience} s; {}", told.join(", "));
+    let who = if alone { "one keeper" } else { "three keepers" };
+    eprintln!("lab: seed {seed}: {nodes} nodes, {who}, {rate} Mbit/s, clients wait {patience} s; {}", told.join(", "));
     let own_disk = strikes.iter().any(|(strike, _)| *strike == Strike::FillDisk);
-    let mut cluster = Cluster::new(random, directory, nodes, rate, silence_max, own_disk)?;
+    let mut cluster = Cluster::new(random, directory, (nodes, alone), rate, (silence_max, own_disk))?;
     let found = match cluster.run(&strikes).await {
         Ok(()) => cluster.end().await,
         found => found,
@@ -170,19 +178,19 @@ impl Cluster {
     fn new(
         random: SimRandom,
         directory: &Path,
-        count: usize,
+        (count, alone): (usize, bool),
         rate: u64,
-        silence_max: Duration,
-        own_disk: bool,
+        (silence_max, own_disk): (Duration, bool),
     ) -> Result<Cluster> {
         let names: Vec<&str> = NAMES[..count].iter().chain(&CLIENTS).copied().collect();
         let network = Network::new(&names, rate)?;
         let program = server::program()?;
-        let credentials = init(&program, directory, &[])?;
+        let keepers: Vec<String> = (0..if alone { 0 } else { KEEPERS }).map(address_of).collect();
+        let credentials = init(&program, directory, &keepers)?;
         let mut nodes = Vec::new();
         for host in 0..count {
             let own_disk = own_disk && host + 1 == count;
-            nodes.push(Node::new(&program, directory, &network, host, own_disk)?);
+            nodes.push(Node::new((&program, directory), &network, host, (alone, own_disk))?);
         }
         let pool = Pool::new(64 << 20);
         let mut callers = Vec::new();
@@ -197,7 +205,7 @@ impl Cluster {
         for node in &mut self.nodes {
             node.start_at_once(&self.random).await?;
         }
-        let clients = self.connect(0).await?;
+        let clients = self.connect_first().await?;
         let members = self.all_serve(&clients[0]).await?;
         let mut workers: Vec<Worker> =
             (0..WORKERS).map(|number| Worker::new(number, &self.random, true, true)).collect();
@@ -217,6 +225,30 @@ impl Cluster {
         drop(clients);
         self.compare(&mut workers, &others[0]).await?;
         self.sweep(&mut workers, &others[0]).await
+    }
+
+    /// The same as soon as there is a store: several keepers have to begin it.
+    async fn connect_first(&self) -> Found<Vec<Client>> {
+        let began = Stopwatch::start();
+        loop {
+            match self.connect(0).await {
+                Err(finding) if finding.kind == Kind::Trouble => {
+                    check_patience(began, || format!("no store begins: {}", finding.text))?;
+                    tokio::time::sleep(HEAL_PAUSE).await;
+                }
+                connected => return connected,
+            }
+        }
+    }
+
+    /// The node that keeps the metadata, or leads those that do.
+    async fn leads(&self, client: &Client) -> usize {
+        let view = tokio::time::timeout(LEADER_WAIT, client.view()).await;
+        let leads = view.ok().and_then(Result::ok).and_then(|view| {
+            let leads = view.members.iter().find(|member| member.node.node == view.keeper)?;
+            self.nodes.iter().position(|node| node.name == leads.node.name)
+        });
+        leads.unwrap_or(0)
     }
 
     /// A client on each client host, connected through different nodes; `shift` says through which.
@@ -292,9 +324,10 @@ impl Cluster {
         for (at, strike, begins) in turns {
             at_work.wait(Duration::from_millis(at - now)).await?;
             now = at;
+            let leads = if begins && strike == Strike::KillKeeper { self.leads(&clients[0]).await } else { 0 };
             let (nodes, network) = (&mut self.nodes, &self.network);
             if begins {
-                strike.strike(nodes, network, hosts, &mut self.counts)?;
+                strike.strike((nodes, leads), network, hosts, &mut self.counts)?;
             } else {
                 strike.mend(nodes, network, hosts, &self.random, &mut self.counts).await?;
             }

@@ -116,6 +116,11 @@ impl Target {
         Target { own, random, planted, run: None, least, not_before: Time::ZERO, writes: false, wishes: Vec::new() }
     }
 
+    /// Whether one is under way.
+    pub fn is_needed(&self) -> bool {
+        self.run.is_some()
+    }
+
     /// This keeper needs a copy of that one's tree.
     pub fn needs(&mut self, now: Time, from: KeeperId) {
         if let Some(run) = self.run.as_mut().filter(|run| run.from == from) {

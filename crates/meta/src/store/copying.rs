@@ -8,6 +8,11 @@ use bytes::Bytes;
 use quorum::KeeperId;
 
 impl<T> Store<T> {
+    /// Whether it gets a copy of another keeper's tree, because it lacks more than that one's log has.
+    pub fn copies(&self) -> bool {
+        self.target.is_needed()
+    }
+
     /// What became of a page of a copy. When it was the last one this store ends (`Effect::Copied`).
     pub fn copied(&mut self, now: Time, done: CopyResult) {
         self.state.now = now;

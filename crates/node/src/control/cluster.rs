@@ -100,8 +100,7 @@ impl Node {
         }
         leading.note_devices(info.node, &devices, &known).await?;
         let drains = devices.iter().any(|device| device.drain.is_some());
-        leading.peers.heard(node, devices);
-        leading.peers.keeps(info.node, keeping);
+        leading.peers.heard(node, devices, keeping);
         if drains {
             // A drain may have waited for this node to know of it.
             leading.drains.notify_one();

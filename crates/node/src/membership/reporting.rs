@@ -39,7 +39,7 @@ async fn report(node: &Node, membership: &Membership, itself: &wire::Node) -> Re
     let epoch = membership.state().view.as_ref().map_or(0, |view| view.epoch);
     let remembered = node.remembered_sessions().await;
     let keeping = match &node.role {
-        Role::Several(several) => several.troubles().join("; "),
+        Role::Several(several) => several.keeps_badly().join("; "),
         _ => String::new(),
     };
     let ask = wire::Report { node: itself.clone(), devices: node.own_devices(), epoch, remembered, keeping };

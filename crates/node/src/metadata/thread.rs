@@ -14,6 +14,7 @@ use meta::{Caller, Effect, KeeperId, KeeperMessage, Part, Request, Store};
 use net::Cork;
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 
@@ -291,6 +292,14 @@ impl Thread {
         }
         effects.into_iter().for_each(|effect| self.does(effect));
         self.note_failure();
+        if self.several.is_some() {
+            let copies = match &self.kept {
+                Kept::Mends(_) => true,
+                Kept::Serves(store) => store.copies(),
+                Kept::Waits(_) => false,
+            };
+            self.metadata.copies.store(copies, Ordering::Relaxed);
+        }
     }
 
     fn does(&mut self, effect: Effect<Then>) {

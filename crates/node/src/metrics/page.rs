@@ -7,6 +7,7 @@ use crate::metadata::Metadata;
 use crate::metered::{DiskStats, Doing};
 use crate::node::{Node, Role};
 use base::error::{ErrorKind, Result};
+use meta::Part;
 use net::message::device::ScrubState;
 use net::message::{bag, kind_name};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -45,7 +46,7 @@ pub async fn page(node: &Node) -> Result<String> {
 fn keeping(page: &mut Page, node: &Node) {
     let keeps = match &node.role {
         Role::Keeper(_) => true,
-        Role::Several(several) if several.formation.is_some() => several.troubles().is_empty(),
+        Role::Several(several) if several.formation.is_some() => several.keeps_badly().is_empty(),
         _ => return,
     };
     let part = node.keeper().map(|keeper| keeper.metadata.part());
@@ -53,6 +54,9 @@ fn keeping(page: &mut Page, node: &Node) {
     page.single("stormwell_keeper_keeps", Kind::Gauge, help, u64::from(keeps));
     let help = "1 while this node leads those that keep the metadata, or keeps it alone.";
     page.single("stormwell_keeper_leads", Kind::Gauge, help, u64::from(part.is_some_and(|part| part.leads())));
+    let is_led = part.is_some_and(|part| !matches!(part, Part::Follows { leader: None, .. }));
+    let help = "1 while this node knows which keeper leads; 0 while it does not, as for the second of an election.";
+    page.single("stormwell_keeper_led", Kind::Gauge, help, u64::from(is_led));
     let help = "The keepers' term as far as this one knows; it rises whenever another one leads.";
     page.single("stormwell_keeper_term", Kind::Gauge, help, part.map_or(0, |part| part.term()));
 }

@@ -3,18 +3,19 @@
 use super::member::State;
 use super::{ClusterDirector, Deed};
 use crate::simulate::hardware::End;
+use crate::simulate::oracle::Check;
 use base::env::Random;
 use std::sync::atomic::Ordering;
 
 impl ClusterDirector {
     /// Something goes wrong with one of them, mostly with whoever leads.
-    pub(super) fn trouble_of_keepers(&mut self) {
+    pub(super) async fn trouble_of_keepers(&mut self) -> Check<()> {
         let any = self.random.below(self.kind.keepers as u64) as usize;
         let number = self.leader().filter(|_| !self.random.one_in(3)).unwrap_or(any);
         if self.members[number].state != State::Runs {
-            return;
+            return Ok(());
         }
-        match self.random.below(8) {
+        match self.random.below(10) {
             0 | 1 => {
                 let pause = 300 + self.random.below(5_000);
                 self.pause_for(number, pause);
@@ -22,19 +23,43 @@ impl ClusterDirector {
             2 | 3 => self.cut_off_from_keepers(number),
             4 => self.end(number, if self.random.one_in(2) { End::Kill } else { End::PowerLoss }),
             5 => {
-                self.count("stop at a swap");
                 self.members[any].end_when_stopped = End::PowerLoss;
                 self.members[any].machine.hardware.stop_at_swap.store(true, Ordering::Relaxed);
             }
             6 => self.plan_a_loss(number),
-            _ => self.end_keepers(),
+            7 => self.end_keepers(),
+            8 => self.stop(number).await?,
+            _ => self.trouble_a_copy(any),
         }
+        Ok(())
+    }
+
+    /// A copy of another keeper's tree cannot be written, or the machine stops at an operation of it; whenever there is one next.
+    fn trouble_a_copy(&mut self, number: usize) {
+        let copy = &self.members[number].machine.hardware.copy;
+        let at = Some(copy.changes() + self.random.below(30));
+        match self.random.one_in(2) {
+            true => copy.error_at(at),
+            false => copy.crash_at(at),
+        }
+        self.members[number].end_when_stopped = if self.random.one_in(3) { End::Kill } else { End::PowerLoss };
+        self.count("trouble of a copy");
     }
 
     /// The keeper that led when somebody looked last.
     fn leader(&self) -> Option<usize> {
         let name = self.scene.leader();
         (0..self.kind.keepers).find(|number| Some(&self.members[*number].name) == name.as_ref())
+    }
+
+    /// Whoever leads stops, and starts again.
+    pub(super) async fn another_leads(&mut self) -> Check<()> {
+        let Some(number) = self.leader() else { return Ok(()) };
+        self.stop(number).await?;
+        if self.members[number].state == State::Down {
+            self.start_member(number).await?;
+        }
+        Ok(())
     }
 
     /// Others than this one, in any order.
@@ -98,5 +123,6 @@ impl ClusterDirector {
             self.end_for(lost, End::PowerLoss, pause);
         }
         self.members[lost].machine.hardware.lose_metadata();
+        self.has_lost_metadata = true;
     }
 }

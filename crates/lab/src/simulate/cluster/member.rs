@@ -162,6 +162,7 @@ impl Member {
         self.apply_faults();
         self.machine.spare_metadata();
         self.machine.hardware.stop_at_checkpoint.store(false, Ordering::Relaxed);
+        self.machine.hardware.stop_at_swap.store(false, Ordering::Relaxed);
         self.machine.hardware.slowness.store(0, Ordering::Relaxed);
     }
 

@@ -11,7 +11,7 @@ use sim::disk::{SimFaults, When};
 use std::sync::atomic::Ordering;
 
 /// Troubles that a director of a cluster makes; those of the disks and of the network have names of their own there.
-pub const TROUBLES: [&str; 26] = [
+pub const TROUBLES: [&str; 29] = [
     "stop",
     "kill",
     "power loss",
@@ -35,7 +35,10 @@ pub const TROUBLES: [&str; 26] = [
     "link cut",
     "link cut one way",
     "metadata of a keeper lost",
-    "stop at a swap",
+    "copy took a tree's place",
+    "stop after a copy took a tree's place",
+    "stop before a copy took a tree's place",
+    "trouble of a copy",
     "keeper cut off from keepers",
     "power loss of all keepers",
 ];
@@ -51,8 +54,7 @@ impl ClusterDirector {
     /// Something goes wrong.
     pub(super) async fn trouble(&mut self) -> Check<()> {
         if self.kind.keepers > 1 && self.random.one_in(4) {
-            self.trouble_of_keepers();
-            return Ok(());
+            return self.trouble_of_keepers().await;
         }
         let number = self.random.below(self.members.len() as u64) as usize;
         let what = self.random.below(36);

@@ -19,7 +19,7 @@ use std::time::Duration;
 /// Where every node listens.
 const PORT: u16 = 7400;
 
-/// The first is the node that keeps the metadata.
+/// The first is the node that keeps the metadata, or the first three are.
 pub const NAMES: [&str; 4] = ["a", "b", "c", "d"];
 
 /// Size of the file system of a node whose disk will be full: room for its device and the metadata store's files.
@@ -62,10 +62,20 @@ pub fn init(program: &Path, directory: &Path, keepers: &[String]) -> Result<Cred
     Ok(Credentials { cluster: Some(id), secret: Some(secret) })
 }
 
+/// Where the node on this host listens.
+pub fn address_of(host: usize) -> String {
+    format!("{}:{PORT}", address(host))
+}
+
 impl Node {
-    /// The node on this host of the network, not started yet. `own_disk`: its device is on a file system of its own, which can be
-    /// full.
-    pub fn new(program: &Path, directory: &Path, network: &Network, host: usize, own_disk: bool) -> Result<Node> {
+    /// The node on this host of the network, not started yet. `alone`: the first node keeps the metadata alone, else those do that the cluster's files
+    /// name. `own_disk`: its device is on a file system of its own, which can be full.
+    pub fn new(
+        (program, directory): (&Path, &Path),
+        network: &Network,
+        host: usize,
+        (alone, own_disk): (bool, bool),
+    ) -> Result<Node> {
         let name = NAMES[host];
         let data = directory.join(name);
         os::file::create_directories(&data)?;
@@ -76,12 +86,16 @@ impl Node {
             tool::run(&["mkfs.ext4", "-q", "-F", "-m", "0"], &[&image])?;
             disk = Some(Mounted::new(&image, &data)?);
         }
-        let meta = if host == 0 { "local".to_string() } else { format!("node://{}:{PORT}", address(0)) };
-        let address = format!("{}:{PORT}", address(host));
+        let meta = match (alone, host) {
+            (false, _) => String::new(),
+            (true, 0) => "meta = \"local\"\n".to_string(),
+            (true, _) => format!("meta = \"node://{}\"\n", address_of(0)),
+        };
+        let address = address_of(host);
         let written = os::file::read_text(&directory.join("stormwell.toml"))?;
         let shared = written.lines().filter(|line| !line.starts_with("meta ")).collect::<Vec<_>>().join("\n");
         let own = format!(
-            "\nname = \"{name}\"\nlisten = \"{address}\"\nmeta = \"{meta}\"\ndata = [\"{name}/device:ssd:{CAPACITY}\"]\n\
+            "\nname = \"{name}\"\nlisten = \"{address}\"\n{meta}data = [\"{name}/device:ssd:{CAPACITY}\"]\n\
              console = \"off\"\nhdfs = \"off\"\n"
         );
         let configuration = directory.join(format!("{name}.toml"));

@@ -11,9 +11,9 @@ use std::time::Duration;
 /// One of the things that happen. Hosts are counted as the network does: nodes first, clients behind them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Strike {
-    /// A node that does not keep the metadata is killed.
+    /// A node that does not keep the metadata is killed; of several keepers any node.
     KillMember(usize),
-    /// The node that keeps the metadata is killed.
+    /// The node that keeps the metadata is killed, of several the one that leads.
     KillKeeper,
     /// All nodes are killed at once, and started in any order.
     KillAll,
@@ -86,11 +86,17 @@ impl Strike {
         Duration::from_millis(millis)
     }
 
-    /// Does it.
-    pub fn strike(self, nodes: &mut [Node], network: &Network, hosts: usize, counts: &mut Counts) -> Found<()> {
+    /// Does it. `leads`: the node that keeps the metadata, or leads those that do.
+    pub fn strike(
+        self,
+        (nodes, leads): (&mut [Node], usize),
+        network: &Network,
+        hosts: usize,
+        counts: &mut Counts,
+    ) -> Found<()> {
         match self {
             Strike::KillMember(node) => nodes[node].kill(),
-            Strike::KillKeeper => nodes[0].kill(),
+            Strike::KillKeeper => nodes[leads].kill(),
             Strike::KillAll => nodes.iter_mut().for_each(Node::kill),
             Strike::Pause(node) => nodes[node].pause(),
             Strike::FillDisk => nodes[nodes.len() - 1].fill_disk()?,
