@@ -117,13 +117,20 @@ struct Writing {
     sent_after: Vec<Inner>,
 }
 
+/// A start of another keeper.
+struct Life {
+    number: u64,
+    /// When it was heard of first.
+    heard: Time,
+}
+
 /// One keeper of the log.
 pub struct Core {
     node: RawNode<Kept>,
     own: KeeperId,
     life: u64,
     /// Which start of each other keeper was heard of last.
-    lives: BTreeMap<KeeperId, u64>,
+    lives: BTreeMap<KeeperId, Life>,
     random: Arc<dyn Random>,
     planted: Option<Planted>,
     started: Time,
@@ -226,7 +233,7 @@ impl Core {
         if !known || message.inner.to != self.own.0 || !message.may_come_in() && !forwarded {
             return;
         }
-        if !self.is_of_its_last_life(&message) {
+        if !self.is_of_its_last_life(now, &message) {
             return;
         }
         let life = if self.is_planted(Planted::CommittedBeforeStart) { message.to_life } else { self.life };
@@ -385,11 +392,17 @@ impl Core {
         self.take_ready(now);
     }
 
-    /// The other keeper that had best take over, if this one leads: one that was heard lately, and of those the one that has most of the log.
-    pub fn next_to_lead(&self) -> Option<KeeperId> {
+    /// The other keeper that had best take over, if this one leads: one that was heard lately, and did not start so lately that it refuses to
+    /// (`SILENT_AT_START`); of those the one that has most of the log.
+    pub fn next_to_lead(&self, now: Time) -> Option<KeeperId> {
         let Role::Leads { .. } = self.role else { return None };
         let others = self.node.raft.prs().iter().filter(|(keeper, _)| **keeper != self.own.0);
-        let best = others.max_by_key(|(keeper, progress)| (progress.recent_active, progress.matched, **keeper));
+        let may = |keeper: u64| {
+            self.lives.get(&KeeperId(keeper)).is_some_and(|life| now.since(life.heard) >= SILENT_AT_START)
+        };
+        let best = others.max_by_key(|(keeper, progress)| {
+            (may(**keeper) && progress.recent_active, progress.recent_active, progress.matched, **keeper)
+        });
         best.map(|(keeper, _)| KeeperId(*keeper))
     }
 
@@ -432,12 +445,15 @@ impl Core {
     /// Whether it is not from before the last start of its sender that was heard of. A keeper that started may have lost the end of what it acknowledged
     /// before, if that rotted and nothing says that it was durable, or have an older version in its place. So nothing of what it
     /// acknowledged counts any more, and it is asked again what it has: the library would send it only what follows, for ever.
-    fn is_of_its_last_life(&mut self, message: &Message) -> bool {
+    fn is_of_its_last_life(&mut self, now: Time, message: &Message) -> bool {
         let (from, life, next) = (message.from(), message.life, self.node.raft.raft_log.last_index() + 1);
-        let last = self.lives.insert(from, life).unwrap_or(life);
+        let known = self.lives.entry(from).or_insert(Life { number: life, heard: now });
+        let last = known.number;
         if life < last {
-            self.lives.insert(from, last);
             return false;
+        }
+        if life > last {
+            *known = Life { number: life, heard: now };
         }
         if life > last
             && !self.is_planted(Planted::StartNotHeard)
@@ -575,7 +591,7 @@ impl Core {
     fn send(&mut self, messages: Vec<Inner>) {
         for inner in messages {
             let to = KeeperId(inner.to);
-            let to_life = self.lives.get(&to).copied().unwrap_or(0);
+            let to_life = self.lives.get(&to).map_or(0, |life| life.number);
             let leads = self.node.raft.state == StateRole::Leader;
             let everybody = if leads { self.everybody() } else { 0 };
             let front = if leads { self.front_for(to) } else { 0 };

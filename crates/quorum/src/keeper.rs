@@ -128,7 +128,7 @@ impl Keeper {
 
     /// Asks another keeper to take over at once, if this one leads (`Core::hand_over`).
     pub fn hand_over(&mut self, now: Time) {
-        if let Some(to) = self.core.next_to_lead() {
+        if let Some(to) = self.core.next_to_lead(now) {
             self.core.hand_over(now, to);
             self.go_on(now);
         }

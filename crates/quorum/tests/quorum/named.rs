@@ -35,22 +35,17 @@ struct Three {
     hangs: Option<usize>,
 }
 
+/// A keeper of three that has nothing.
+fn started(own: u64, life: u64, (late, planted): (u64, Option<Planted>), now: Time) -> Core {
+    let voters: Vec<KeeperId> = (1..=3).map(KeeperId).collect();
+    let kept = Kept::new(&voters, Vote::default(), Stamp::FIRST, 0, Vec::new()).expect("empty");
+    let (own, random) = (KeeperId(own), Arc::new(Late(late)));
+    Core::start(Start { own, life, kept, uncommitted_max: 64 << 20, random, now, planted }).expect("it starts")
+}
+
 impl Three {
     fn new(late: [u64; 3], planted: Option<Planted>) -> Three {
-        let voters: Vec<KeeperId> = (1..=3).map(KeeperId).collect();
-        let cores = voters.iter().zip(late).map(|(own, late)| {
-            let kept = Kept::new(&voters, Vote::default(), Stamp::FIRST, 0, Vec::new()).expect("empty");
-            let start = Start {
-                own: *own,
-                life: 1,
-                kept,
-                uncommitted_max: 64 << 20,
-                random: Arc::new(Late(late)),
-                now: Time::ZERO,
-                planted,
-            };
-            Core::start(start).expect("it starts")
-        });
+        let cores = (1..).zip(late).map(|(own, late)| started(own, 1, (late, planted), Time::ZERO));
         Three { cores: cores.collect(), now: Time::ZERO, sent: Vec::new(), hangs: None }
     }
 
@@ -193,6 +188,26 @@ fn taken_over_late(planted: Option<Planted>) -> usize {
 fn a_late_turn_meets_no_lease() {
     assert!(taken_over_late(None) <= 1);
     assert_eq!(taken_over_late(Some(Planted::LeaseKeptInTransfer)), 2);
+}
+
+/// A keeper that has just started obeys no leader that asks it to take over; another one is asked.
+#[test]
+fn who_has_just_started_is_not_asked_to_lead() {
+    let mut three = Three::led_by_a(SOON, None);
+    let pass = |three: &mut Three, times: usize| {
+        for _ in 0..times {
+            three.passes(50, &[A, B, C]);
+            three.deliver(&[A, B, C]);
+        }
+    };
+    pass(&mut three, 10);
+    assert_eq!(three.cores[A].next_to_lead(three.now), Some(KeeperId(3)), "of equals the last one");
+    three.cores[C] = started(3, 2, (0, None), three.now);
+    pass(&mut three, 5);
+    assert_eq!(three.cores[A].next_to_lead(three.now), Some(KeeperId(2)));
+    pass(&mut three, 20);
+    assert_eq!(three.cores[A].next_to_lead(three.now), Some(KeeperId(3)));
+    assert_eq!(three.cores[B].next_to_lead(three.now), None, "it does not lead");
 }
 
 /// A leader whose disk hangs gives the lead to others, who can go on; until then it says that it is busy, and not that it does not lead.
