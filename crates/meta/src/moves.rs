@@ -167,12 +167,16 @@ impl State {
         if self.layers.has(&Key::GarbageGroup(group))? {
             return gone("is garbage");
         }
-        self.device_record(to)?;
+        let is_emptied = self.device_record(to)?.draining;
         let of_chunk = |column: &&mut ColumnRecord| column.replicas.iter().any(|has| has.chunk == chunk.to_bytes());
         let replicas = record.columns.iter_mut().find(of_chunk).map(|column| &mut column.replicas);
         let on = |device: DeviceId| move |replica: &ReplicaRecord| replica.device == device.to_bytes();
         match replicas {
             Some(replicas) => match (replicas.iter().position(on(from)), replicas.iter().any(on(to))) {
+                // It was to take nothing new before this one asked: what it had was listed, and it may be removed any moment.
+                (Some(_), false) if is_emptied => {
+                    return gone(&format!("cannot go to device {to}, which is being emptied"));
+                }
                 (Some(at), false) => replicas[at].device = to.to_bytes().to_vec(),
                 (Some(_), true) => return gone(&format!("has a replica of chunk {chunk} on device {to} already")),
                 (None, true) => return Ok(Reply::Done),

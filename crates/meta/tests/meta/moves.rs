@@ -173,7 +173,7 @@ fn groups_move() {
     }
 }
 
-/// From the answer on nothing is placed on a device that is drained, across crashes and registrations; only such a device
+/// From the answer on nothing is placed on a device that is drained, nor moved there, across crashes and registrations; only such a device
 /// can be removed, and then it is no longer listed.
 #[test]
 fn nothing_new_comes() {
@@ -186,7 +186,10 @@ fn nothing_new_comes() {
         for round in 0..2 {
             for number in 0..20 {
                 let file = handle(world.ask(create(&format!("/f{round}-{number}"))));
-                assert_eq!(placed(&file.group).0, DeviceId(1), "seed {seed}");
+                let (from, chunk) = placed(&file.group);
+                assert_eq!(from, DeviceId(1), "seed {seed}");
+                let late = Request::MoveGroup { group: file.group.group, chunk, from, to: device };
+                assert_eq!(world.refusal(late), ErrorKind::Stale, "a move that was begun before is late");
             }
             let name = format!("b{round}");
             let create = bag_named(name);
