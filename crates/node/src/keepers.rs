@@ -25,6 +25,9 @@ use meta::{KeeperId, Part};
 use seating::Seating;
 use std::sync::{Arc, Mutex, OnceLock};
 
+/// What is said of a keeper that reads its log.
+const OPENS: &str = "its metadata are being opened, and it is none of the keepers that count until that is done";
+
 /// What is said of a keeper that lacks more than the others' logs have.
 const COPIES: &str = "it gets a copy of another keeper's metadata, and is none of those that count until that is done";
 
@@ -83,8 +86,9 @@ impl Several {
     pub fn troubles(&self) -> Vec<String> {
         if let Some(keeping) = self.keeping() {
             let metadata = &keeping.keeper.metadata;
+            let opens = || (!metadata.has_opened()).then(|| OPENS.to_string());
             let copies = || metadata.copies().then(|| COPIES.to_string());
-            return metadata.standing().or_else(copies).into_iter().collect();
+            return metadata.standing().or_else(opens).or_else(copies).into_iter().collect();
         }
         let found = lock(&self.trouble).clone();
         let waits = || self.formation.as_ref().map(|formation| formation.waits()).unwrap_or_default();

@@ -52,6 +52,8 @@ pub struct Metadata {
     heard: Heard,
     /// Why it has no store now, if it has none.
     standing: Mutex<Option<String>>,
+    /// Its store was opened once, or could not be: one of several may have much to read first.
+    has_opened: AtomicBool,
     /// It gets a copy of another keeper's tree, and has not what most have until that is done.
     copies: AtomicBool,
     /// Where is told what the store cannot do of what it does by itself.
@@ -149,6 +151,11 @@ impl Metadata {
         self.standing.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// Whether its store was opened once, or could not be.
+    pub fn has_opened(&self) -> bool {
+        self.has_opened.load(Ordering::Relaxed)
+    }
+
     /// Whether it gets a copy of another keeper's tree.
     pub fn copies(&self) -> bool {
         self.copies.load(Ordering::Relaxed)
@@ -162,6 +169,7 @@ impl Metadata {
             )
         };
         *self.standing.lock().unwrap_or_else(PoisonError::into_inner) = trouble.map(text);
+        self.has_opened.store(true, Ordering::Relaxed);
     }
 
     /// The same, for whoever waits until that changes.
@@ -308,8 +316,8 @@ pub fn spawn(
         work: Mutex::default(),
         part: Watched::new(Part::Follows { leader: None, term: 0 }),
         heard: Heard::default(),
-        // One of several may have much to read first.
-        standing: Mutex::new(carrier.is_some().then(|| "the metadata of this node are being opened".to_string())),
+        standing: Mutex::default(),
+        has_opened: AtomicBool::new(carrier.is_none()),
         copies: AtomicBool::new(false),
         troubles: OnceLock::new(),
         is_of_several: carrier.is_some(),

@@ -102,7 +102,8 @@ impl ClusterDirector {
         let others = self.other_keepers(first);
         let [lost, behind] = others[..] else { return };
         let runs = |number: &usize| self.members[*number].state == State::Runs && !self.members[*number].held;
-        if self.has_lost_keeper || !others.iter().all(runs) {
+        // Before anybody has led there may be no store yet, and none begins with a directory that is lost.
+        if self.has_lost_keeper || self.scene.leader().is_none() || !others.iter().all(runs) {
             return;
         }
         self.has_lost_keeper = true;
