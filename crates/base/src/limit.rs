@@ -263,7 +263,16 @@ pub const NODE_TEXTS_MAX: usize = 512;
 /// the path of its directory), and so does the view of all nodes.
 pub const NODE_DEVICES_MAX: usize = 64;
 const _: () = assert!(NODE_DEVICES_MAX * (PATH_MAX + KIB as usize) < FRAME_MESSAGE_MAX);
-const _: () = assert!(NODES_MAX * (NODE_TEXTS_MAX + NODE_DEVICES_MAX * 20 + 100) < FRAME_MESSAGE_MAX);
+const _: () = assert!(
+    NODES_MAX * (NODE_TEXTS_MAX + NODE_DEVICES_MAX * 20 + 100) + KEEPING_TOLD_MAX * (KEEPING_MAX + 10)
+        < FRAME_MESSAGE_MAX
+);
+
+/// Longest text of what is wrong with the metadata that a node keeps; what is behind it is left out.
+pub const KEEPING_MAX: usize = 1_000;
+
+/// Of so many nodes a view tells that text, so that it fits in a message whatever nodes say: a store has no more keepers.
+pub const KEEPING_TOLD_MAX: usize = 16;
 
 /// A grant of a bag's chunk ends after this long without acknowledgement or renewal. Consumers renew every third of it, so a
 /// killed consumer's chunks go to others within ten seconds.

@@ -5,7 +5,7 @@ use crate::device::draining::Draining;
 use crate::device_handle::RemoteDevice;
 use base::error::{Error, ErrorKind, Result};
 use base::id::{DeviceId, NodeId};
-use base::limit::{NODE_SILENCE_MAX, NODES_MAX};
+use base::limit::{KEEPING_MAX, NODE_SILENCE_MAX, NODES_MAX};
 use base::moved::Moved;
 use base::net::Net;
 use base::unit::{Time, WallTime};
@@ -76,9 +76,6 @@ enum Linked {
     /// There will be none: the leadership, of this term, is over.
     Closed(u64),
 }
-
-/// Longest text of what is wrong with what a node keeps; what is behind it is left out.
-const KEEPING_MAX: usize = 1_000;
 
 struct LastReport {
     node: cluster::Node,

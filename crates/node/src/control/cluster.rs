@@ -9,7 +9,7 @@ use crate::peers::place_on;
 use crate::settings::{Cluster, Settings};
 use base::error::{Error, ErrorKind, Result};
 use base::id::{DeviceId, NodeId, SessionId};
-use base::limit::{NODE_DEVICES_MAX, SESSIONS_ASKED_MAX};
+use base::limit::{KEEPING_TOLD_MAX, NODE_DEVICES_MAX, SESSIONS_ASKED_MAX};
 use base::policy::Class;
 use meta::Caller;
 use meta::request::{DeviceInfo, NodeInfo, NodeState};
@@ -277,10 +277,8 @@ impl Leading {
         if !self.alone {
             (keepers, term) = (node.keepers().into_iter().map(|keeper| keeper.0.into()).collect(), self.term);
         }
-        let keeping =
-            |member: &wire::Member| self.peers.find(NodeId(member.node.node.value())).map(|peer| peer.keeping());
-        let told = |member: wire::Member| wire::Member { keeping: keeping(&member).unwrap_or_default(), ..member };
-        let members = nodes.into_iter().map(wire_member).map(told).collect();
+        let mut members: Vec<wire::Member> = nodes.into_iter().map(wire_member).collect();
+        tell_keeping(&mut members, |node| self.peers.find(node).map(|peer| peer.keeping()).unwrap_or_default());
         Ok(wire::ViewAnswer { epoch, keeper: node.id.0.into(), members, keepers, term })
     }
 
@@ -369,7 +367,36 @@ fn wire_member(state: NodeState) -> wire::Member {
     wire::Member { node: wire_node(info), devices, silent, keeping: String::new() }
 }
 
+/// Tells of each node what is wrong with the metadata that it keeps, as far as that fits.
+fn tell_keeping(members: &mut [wire::Member], keeping: impl Fn(NodeId) -> String) {
+    let troubled = members.iter_mut().filter_map(|member| {
+        let says = keeping(NodeId(member.node.node.value()));
+        (!says.is_empty()).then_some((member, says))
+    });
+    troubled.take(KEEPING_TOLD_MAX).for_each(|(member, says)| member.keeping = says);
+}
+
 fn info_of(node: &wire::Node) -> NodeInfo {
     let wire::Node { node, incarnation, name, address, site, rack, hdfs } = node.clone();
     NodeInfo { node: NodeId(node.value()), incarnation, name, address, site, rack, hdfs }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{tell_keeping, wire};
+    use base::limit::KEEPING_TOLD_MAX;
+
+    /// However many nodes say that something is wrong, of so many it is told: of the first ones.
+    #[test]
+    fn what_is_told_of_keepers_is_bounded() {
+        let member = |number: u128| wire::Member {
+            node: wire::Node { node: number.into(), ..wire::Node::default() },
+            ..wire::Member::default()
+        };
+        let mut members: Vec<wire::Member> = (0..100).map(member).collect();
+        tell_keeping(&mut members, |node| if node.0 >= 50 { "lost".to_string() } else { String::new() });
+        let told: Vec<bool> = members.iter().map(|member| !member.keeping.is_empty()).collect();
+        let expected: Vec<bool> = (0..100).map(|number| (50..50 + KEEPING_TOLD_MAX).contains(&number)).collect();
+        assert_eq!(told, expected);
+    }
 }
