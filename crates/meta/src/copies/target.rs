@@ -117,7 +117,7 @@ impl Target {
     }
 
     /// Whether one is under way.
-    pub fn is_needed(&self) -> bool {
+    pub fn is_under_way(&self) -> bool {
         self.run.is_some()
     }
 

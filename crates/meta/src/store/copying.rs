@@ -10,7 +10,7 @@ use quorum::KeeperId;
 impl<T> Store<T> {
     /// Whether it gets a copy of another keeper's tree, because it lacks more than that one's log has.
     pub fn copies(&self) -> bool {
-        self.target.is_needed()
+        self.target.is_under_way()
     }
 
     /// What became of a page of a copy. When it was the last one this store ends (`Effect::Copied`).
