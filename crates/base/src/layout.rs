@@ -99,6 +99,18 @@ impl Layout {
         }
     }
 
+    /// The same, with the replicas of each column in the order of these keys, and as they are among equals.
+    #[must_use]
+    pub fn sorted_by_key<K: Ord>(mut self, key: impl Fn(DeviceId) -> K) -> Layout {
+        for column in &mut self.columns {
+            let mut devices: Vec<DeviceId> = column.devices().collect();
+            devices.sort_by_key(|device| key(*device));
+            column.head = devices.remove(0);
+            column.others = devices;
+        }
+        self
+    }
+
     /// Its columns, in the order in which cells go round them.
     pub fn columns(&self) -> &[Column] {
         &self.columns

@@ -139,11 +139,15 @@ pub enum Planted {
     HalfACopyCounts,
     /// A keeper whose log lacks what it said it has goes on with what is left.
     RotTakenForTear,
+    /// What lacks replicas is not written down.
+    LackNotMarked,
+    /// A replica is named where nothing was copied to.
+    RepairedUncopied,
 }
 
 impl Planted {
     /// Every one of them.
-    pub const ALL: [Planted; 67] = [
+    pub const ALL: [Planted; 69] = [
         Planted::AnsweredBeforeSync,
         Planted::AnsweredBeforeWrite,
         Planted::EarlyRecordsForgotten,
@@ -211,6 +215,8 @@ impl Planted {
         Planted::WipedKeeperVotes,
         Planted::HalfACopyCounts,
         Planted::RotTakenForTear,
+        Planted::LackNotMarked,
+        Planted::RepairedUncopied,
     ];
 
     /// Whether only several nodes together can have it.
@@ -331,6 +337,8 @@ impl Planted {
             Planted::WipedKeeperVotes => "a keeper that lost what it promised votes again",
             Planted::HalfACopyCounts => "a copy of a keeper's tree counts before it is whole",
             Planted::RotTakenForTear => "a keeper goes on without what it said it has",
+            Planted::LackNotMarked => "what lacks replicas gets none",
+            Planted::RepairedUncopied => "a replica is named that is not there",
         }
     }
 }

@@ -108,7 +108,8 @@ impl Compression {
 pub struct Policy {
     /// Only devices of this class; none means any class that keeps what it has when its node ends, and is a device.
     pub tier: Option<Class>,
-    /// Copies of every byte. One node has one copy today; other values are refused.
+    /// Replicas of every byte of a file, 1 to `REPLICAS_MAX`; none means one. A file is written and acknowledged with one; the others are made
+    /// when its groups are closed. Bags have one.
     pub replicas: Option<u32>,
     /// How the bytes of files are made smaller by who writes them; none means not at all.
     pub compression: Option<Compression>,

@@ -2,7 +2,7 @@
 
 use crate::format::DeviceRecord;
 use crate::key::{Key, after_prefix, wide_at};
-use crate::placement::{self, Candidate};
+use crate::placement::{self, Candidate, Home};
 use crate::reply::Reply;
 use crate::request::{DeviceInfo, DeviceUse};
 use crate::state::{State, missing};
@@ -97,12 +97,12 @@ impl Devices {
         let before = before.unwrap_or(DeviceInfo { reported: false, ..info.clone() });
         let (taken, full) = (before.taken, before.full);
         let (reported, draining) = (info.reported || before.reported, info.draining || before.draining);
-        let drain = info.drain.max(before.drain);
+        let (drain, lost) = (info.drain.max(before.drain), info.lost || before.lost);
         let placed = [0; COLUMNS_MAX + 1];
         self.of_nodes.remove(&(before.node, info.device));
         self.of_nodes.insert((info.node, info.device));
         let device = self.known.entry(info.device).or_insert_with(|| Device { info: info.clone(), placed });
-        device.info = DeviceInfo { taken, full, reported, draining, drain, ..info };
+        device.info = DeviceInfo { taken, full, reported, draining, drain, lost, ..info };
         if reported && !before.reported {
             self.count_anew();
         }
@@ -122,6 +122,18 @@ impl Devices {
         if let Some(device) = self.known.get_mut(&device) {
             (device.info.draining, device.info.drain) = (true, drain);
         }
+    }
+
+    /// Nobody counts on the device any more.
+    pub fn lost(&mut self, device: DeviceId) {
+        if let Some(device) = self.known.get_mut(&device) {
+            device.info.lost = true;
+        }
+    }
+
+    /// Whether what is on the device is to be relied on.
+    pub fn counts(&self, device: DeviceId) -> bool {
+        self.known.get(&device).is_some_and(|device| !device.info.lost)
     }
 
     /// The device is none of the store's any more.
@@ -161,7 +173,8 @@ fn candidate(device: &Device) -> Candidate {
 
 impl State {
     fn is_usable(&self, device: &Device) -> bool {
-        device.info.reported && !device.info.draining && !self.nodes.is_silent(device.info.node, self.now)
+        let info = &device.info;
+        info.reported && !info.draining && !info.lost && !self.nodes.is_silent(info.node, self.now)
     }
 
     /// The devices that placement chooses from for a group of so many columns with so much room each: in a store of many, the next ones that
@@ -203,6 +216,26 @@ impl State {
         Ok(candidates)
     }
 
+    /// Why it is read from this device only if others cannot be read from: it does not count any more, or its node is silent.
+    pub fn is_away(&self, device: DeviceId) -> (bool, bool) {
+        let silent = self.devices.node_of(device).is_some_and(|node| self.nodes.is_silent(node, self.now));
+        (!self.devices.counts(device), silent)
+    }
+
+    /// All devices as the placement of one more replica sees them. Those to `avoid` take none.
+    pub fn homes(&self, avoid: &[DeviceId]) -> Vec<Home> {
+        let mut racks = BTreeMap::new();
+        let home = |device: &Device| {
+            let rack = self.nodes.rack(device.info.node).map(|rack| {
+                let next = racks.len() as u32;
+                *racks.entry(rack).or_insert(next)
+            });
+            let takes = self.is_usable(device) && !device.info.full && !avoid.contains(&device.info.device);
+            Home { candidate: candidate(device), rack, takes, lost: device.info.lost || device.info.draining }
+        };
+        self.devices.known.values().map(home).collect()
+    }
+
     /// What kind of device this is; none if it is not known any more, as those in memory once their node was started again.
     pub fn class_of(&self, device: DeviceId) -> Option<Class> {
         self.devices.known.get(&device).map(|known| known.info.class)
@@ -238,6 +271,7 @@ impl State {
                 reported: false,
                 draining: record.draining,
                 drain: record.drain,
+                lost: record.lost,
                 silent: false,
             });
             Ok(true)
@@ -251,8 +285,8 @@ impl State {
     /// What is known of a device that registers. One that a node brings which is to be emptied is to be emptied, too.
     pub fn registering(&self, device: DeviceId, class: Class, capacity: u64, node: NodeId) -> DeviceInfo {
         let draining = self.nodes.is_leaving(node);
-        let (taken, full, reported, drain, silent) = (0, false, true, 0, false);
-        DeviceInfo { device, class, node, capacity, taken, full, reported, draining, drain, silent }
+        let (taken, full, reported, drain, lost, silent) = (0, false, true, 0, false, false);
+        DeviceInfo { device, class, node, capacity, taken, full, reported, draining, drain, lost, silent }
     }
 
     /// Does `DeviceRegister`. Memory follows with `Devices::registered` when it is committed.
@@ -282,6 +316,7 @@ impl State {
             node: info.node.to_bytes().to_vec(),
             draining: known.as_ref().is_some_and(|known| known.draining) || info.draining,
             drain: known.as_ref().map_or(0, |known| known.drain),
+            lost: known.as_ref().is_some_and(|known| known.lost),
         };
         if known.as_ref() != Some(&record) {
             self.put(&Key::Device(info.device), &record);

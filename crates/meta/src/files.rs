@@ -16,7 +16,7 @@ use crate::state::{State, missing};
 use base::error::{Error, ErrorKind, Result};
 use base::id::{ChunkId, DeviceId, Generation, GroupId, InodeId, SessionId};
 use base::layout::{Column, Layout};
-use base::limit::CHUNK_MAX;
+use base::limit::{CHUNK_MAX, REPLICAS_MAX};
 use base::planted::Planted;
 use base::policy::{Class, Policy};
 use base::unit::WallTime;
@@ -48,7 +48,8 @@ impl State {
             unreachable!("placement gives as many columns as a group may have, and chunks have names drawn at random")
         };
         let (columns, cell) = (convert::column_records(&layout), layout.cell());
-        let record = GroupRecord { columns, cell, open: true, ..GroupRecord::default() };
+        let wanted = policy.replicas.filter(|wanted| *wanted > 1).unwrap_or(0);
+        let record = GroupRecord { columns, cell, open: true, wanted, ..GroupRecord::default() };
         Ok((NewGroup { group: self.next_group(), layout, room: 0 }, record))
     }
 
@@ -69,7 +70,7 @@ impl State {
         let possible = placement::columns_possible(&candidates, policy, self.widths.full);
         let possible = possible.min(columns_max).min(self.widths.columns_max);
         let (group, record) = self.allocate(candidates, policy, self.widths.columns(before, possible))?;
-        self.put(&Key::Group(group.group), &GroupRecord { references: 1, ..record });
+        self.put_group(group.group, GroupRecord { references: 1, ..record });
         let room = self.widths.room(group.layout.columns().len(), possible);
         Ok(NewGroup { room, ..group })
     }
@@ -79,7 +80,7 @@ impl State {
         let candidates = self.next_candidates(GroupOf::SmallFiles, policy, (1, self.widths.narrow))?;
         let (group, record) = self.allocate(candidates, policy, 1)?;
         let record = GroupRecord { packed: true, session: session.to_bytes().to_vec(), ..record };
-        self.put(&Key::Group(group.group), &record);
+        self.put_group(group.group, record);
         self.mark(&Key::SessionGroup(session, group.group));
         Ok(group)
     }
@@ -112,11 +113,12 @@ impl State {
         check_new(new)?;
         let (directory, name) = self.vacate(path, overwrite, parents.then_some(new))?;
         let inode = self.next_inode();
-        let group = self.allocate_for_file(directory.policy, None, (usize::MAX, &Refused::default()))?;
+        let policy = wished(directory.policy, new.copies);
+        let group = self.allocate_for_file(policy, None, (usize::MAX, &Refused::default()))?;
         let writer = WriterRecord {
             session: session.to_bytes().to_vec(),
             group: group.group.0,
-            policy: Some(convert::policy_record(directory.policy)),
+            policy: Some(convert::policy_record(policy)),
             holder: new.holder.clone(),
             ..WriterRecord::default()
         };
@@ -179,6 +181,7 @@ impl State {
             let who = if writer.ended { "is being recovered after its writer went away" } else { "has a writer" };
             return Err(Error::new(ErrorKind::Busy, format!("'{path}' {who}; nothing was done: try again later")));
         }
+        let policy = wished(policy, record.copies);
         let group = self.allocate_for_file(policy, None, (usize::MAX, &Refused::default()))?;
         record.generation = record.generation.saturating_add(1);
         record.kept = None;
@@ -337,8 +340,7 @@ impl State {
         }
         if writer.length == 0 {
             // Its writer has no bytes in it, so there is no chunk; should there be one all the same, the sweep finds it.
-            self.group(GroupId(writer.group))?;
-            self.remove(&Key::Group(GroupId(writer.group)));
+            self.remove_group(GroupId(writer.group))?;
         } else {
             self.finish_group(inode, &writer)?;
         }
@@ -417,7 +419,7 @@ impl State {
             return Ok(());
         };
         let kept = GroupRecord { session: writer.session.clone(), ..self.group(group)? };
-        self.put(&Key::Group(group), &kept);
+        self.put_group(group, kept);
         self.mark(&Key::SessionGroup(session, group));
         if record.fenced.len() == FENCED_MAX {
             record.fenced.remove(0);
@@ -471,7 +473,7 @@ impl State {
             return self.drop_reference(group, None);
         }
         let record = GroupRecord { length: writer.length, open: false, ..self.group(group)? };
-        self.put(&Key::Group(group), &record);
+        self.put_group(group, record);
         let extent = ExtentRecord {
             start: writer.start,
             group: writer.group,
@@ -599,6 +601,13 @@ impl State {
             _ => Err(stale(inode)),
         }
     }
+}
+
+/// The policy of a file that counts so often: its own wish for replicas is followed where its directory wants more than one. Elsewhere it is only
+/// noted: Hadoop asks for three unless it is told otherwise.
+fn wished(policy: Policy, copies: u32) -> Policy {
+    let own = (copies > 0).then_some(copies.min(REPLICAS_MAX as u32));
+    Policy { replicas: policy.replicas.map(|replicas| own.filter(|_| replicas > 1).unwrap_or(replicas)), ..policy }
 }
 
 fn stale(inode: InodeId) -> Error {

@@ -12,8 +12,9 @@ use prost::Message;
 
 /// Version of everything in this file. Older ones are read, too: version 1 knew no kinds of groups (`GroupRecord::kind`) and no notes of other
 /// gateways (`InodeRecord::notes`), version 2 no access control lists (`InodeRecord::acl`), and they would lose them; up to version 3 the log was
-/// another one (`old_log.rs`). A store of a newer version is refused.
-pub const VERSION: u32 = 4;
+/// another one (`old_log.rs`); up to version 4 nothing said how many replicas a group wants (`GroupRecord::wanted`), and what lacks some
+/// would not be found. A store of a newer version is refused.
+pub const VERSION: u32 = 5;
 /// The oldest version that is read.
 pub const VERSION_MIN: u32 = 1;
 /// The least program that reads `VERSION`. Who raises the one raises the other.
@@ -98,6 +99,24 @@ pub struct CountersRecord {
     /// Directories that have a quota.
     #[prost(uint64, tag = "20")]
     pub quotas: u64,
+    /// Groups of which a column has one good replica and wants more.
+    #[prost(uint64, tag = "21")]
+    pub one_left: u64,
+    /// Their bytes.
+    #[prost(uint64, tag = "22")]
+    pub one_left_bytes: u64,
+    /// Groups of which a column has fewer good replicas than it wants, and all have two.
+    #[prost(uint64, tag = "23")]
+    pub fewer: u64,
+    /// Their bytes.
+    #[prost(uint64, tag = "24")]
+    pub fewer_bytes: u64,
+    /// Groups of which a column has no good replica.
+    #[prost(uint64, tag = "25")]
+    pub none_left: u64,
+    /// Their bytes.
+    #[prost(uint64, tag = "26")]
+    pub none_left_bytes: u64,
 }
 
 /// Under `Key::Name`.
@@ -240,6 +259,12 @@ pub struct GroupRecord {
     /// m: parity columns for each k; zero in kind 0.
     #[prost(uint32, tag = "10")]
     pub parity: u32,
+    /// How many replicas each of its columns shall have once it is closed; zero: one.
+    #[prost(uint32, tag = "20")]
+    pub wanted: u32,
+    /// It has fewer than it wants: one more than `Lack::code`, which its `Key::Lacking` has. Zero: it has what it wants, or is open or garbage.
+    #[prost(uint32, tag = "21")]
+    pub lacking: u32,
 }
 
 /// One column of a group.
@@ -267,6 +292,14 @@ pub struct RangeRecord {
     /// Bytes.
     #[prost(uint64, tag = "1")]
     pub length: u64,
+}
+
+/// Under `Key::Recount`.
+#[derive(Clone, Copy, PartialEq, Eq, Message)]
+pub struct RecountRecord {
+    /// Groups up to this one were looked at; absent: none yet.
+    #[prost(uint64, optional, tag = "1")]
+    pub after: Option<u64>,
 }
 
 /// Under `Key::Session`.
@@ -304,6 +337,9 @@ pub struct DeviceRecord {
     /// Higher than that of all devices that were being emptied when this one was to be; zero: it is not, or an older program began that.
     #[prost(uint64, tag = "5")]
     pub drain: u64,
+    /// Nobody counts on it any more: what it has is not a replica to be relied on, and it takes nothing new. For good.
+    #[prost(bool, tag = "6")]
+    pub lost: bool,
 }
 
 /// Under `Key::Node`.

@@ -112,7 +112,7 @@ impl State {
         } else if let Some((offset, length)) = range {
             self.put(&Key::GarbageRange(group, offset), &RangeRecord { length });
         }
-        self.put(&Key::Group(group), &record);
+        self.put_group(group, record);
         Ok(())
     }
 
@@ -128,7 +128,7 @@ impl State {
         if record.references == 0 {
             self.mark(&Key::GarbageGroup(group));
         }
-        self.put(&Key::Group(group), &record);
+        self.put_group(group, record);
         Ok(())
     }
 
@@ -318,7 +318,7 @@ impl State {
             if !self.layers.has(&Key::GarbageGroup(*group))? {
                 continue;
             }
-            self.group(*group)?;
+            let record = self.group(*group)?;
             let prefix = Key::GarbageRange(*group, 0).encode()[..9].to_vec();
             let offsets = self.numbers_under(&prefix, left + 1)?;
             let all = offsets.len() <= left;
@@ -328,7 +328,7 @@ impl State {
             }
             if all {
                 self.remove(&Key::GarbageGroup(*group));
-                self.remove(&Key::Group(*group));
+                self.remove_known_group(*group, record);
             }
         }
         for bag in bags {

@@ -52,6 +52,10 @@ pub enum Key<'a> {
     GarbageRange(GroupId, u64),
     /// `BagRecord`: a deleted bag; its members' chunks can go.
     GarbageBag(BagId),
+    /// Nothing: the group has fewer replicas than it wants; the number is `Lack::code`. So `GroupRecord::lacking` says, too.
+    Lacking(u8, GroupId),
+    /// `RecountRecord`: what lies on this device, which is lost or gone, is being looked through for what lacks replicas now.
+    Recount(DeviceId),
     /// `BagRecord`.
     Bag(BagId),
     /// `BagNameRecord`: the bag of this name.
@@ -91,6 +95,8 @@ impl Key<'_> {
             Key::GarbageGroup(_) => 0x31,
             Key::GarbageRange(..) => 0x32,
             Key::GarbageBag(_) => 0x33,
+            Key::Lacking(..) => 0x34,
+            Key::Recount(_) => 0x35,
             Key::Bag(_) => 0x40,
             Key::BagName(_) => 0x41,
             Key::Device(_) => 0x50,
@@ -102,7 +108,10 @@ impl Key<'_> {
 
     /// Whether it is on a list that the node works off.
     pub fn is_work(&self) -> bool {
-        matches!(self, Key::Orphan(_) | Key::GarbageGroup(_) | Key::GarbageRange(..) | Key::GarbageBag(_))
+        matches!(
+            self,
+            Key::Orphan(_) | Key::GarbageGroup(_) | Key::GarbageRange(..) | Key::GarbageBag(_) | Key::Lacking(..)
+        )
     }
 }
 

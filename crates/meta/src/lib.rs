@@ -19,6 +19,7 @@ mod format;
 mod garbage;
 mod holders;
 mod key;
+mod lacking;
 mod layers;
 mod loading;
 mod locate;

@@ -17,6 +17,9 @@ use std::collections::btree_map::Entry;
 /// Most extents in one answer to `Locate`: with their groups about 100 KiB, with the widest ones 500 KiB.
 const LOCATE_PAGE_MAX: usize = 512;
 
+/// Replicas after which such an answer ends, counted anew for each extent: 12,000 of 48 bytes take half of a message. The widest group has 256.
+const LOCATE_REPLICAS_MAX: usize = 12_000;
+
 /// The groups of the extents of an answer, each once: most files of a listing share theirs.
 #[derive(Default)]
 pub struct Groups(BTreeMap<GroupId, NewGroup>);
@@ -26,7 +29,13 @@ impl Groups {
     fn note(&mut self, state: &State, group: GroupId) -> Result<&NewGroup> {
         Ok(match self.0.entry(group) {
             Entry::Occupied(known) => known.into_mut(),
-            Entry::Vacant(place) => place.insert(convert::placed(group, &state.group(group)?)?),
+            Entry::Vacant(place) => {
+                let mut placed = convert::placed(group, &state.group(group)?)?;
+                if placed.layout.columns().iter().any(|column| !column.others().is_empty()) {
+                    placed.layout = placed.layout.sorted_by_key(|device| state.is_away(device));
+                }
+                place.insert(placed)
+            }
         })
     }
 
@@ -91,8 +100,14 @@ impl State {
             }
         }
         let mut groups = Groups::default();
-        for extent in &extents {
-            groups.note(self, extent.group)?;
+        let mut replicas = 0;
+        for (index, extent) in extents.iter().enumerate() {
+            replicas += groups.note(self, extent.group)?.layout.replicas().count();
+            if replicas > LOCATE_REPLICAS_MAX && index > 0 {
+                (extents, more) = (extents[..index].to_vec(), true);
+                groups.0.retain(|group, _| extents.iter().any(|extent| extent.group == *group));
+                break;
+            }
         }
         let (attributes, groups) = (record.attributes(inode), groups.into_all());
         Ok(Reply::Located(Located { attributes, extents, groups, more }))

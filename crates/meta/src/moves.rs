@@ -17,6 +17,9 @@ use std::collections::BTreeSet;
 /// index, whose groups lie all over the tree, 4 ms.
 const STEP_PAGES: usize = 20;
 
+/// Pages of groups that once were on a device, of which one is looked for that still is. If there are more, the next merge has forgotten them.
+const NAMED_PAGES: usize = 8;
+
 impl State {
     /// The record of a device. `NotFound` if it is none of the store's.
     pub fn device_record(&self, device: DeviceId) -> Result<DeviceRecord> {
@@ -48,8 +51,15 @@ impl State {
     /// Does `DeviceRemove`. Memory follows when it is committed.
     pub fn remove_device(&mut self, device: DeviceId) -> Result<Reply> {
         match self.device_record(device) {
-            Ok(record) if record.draining || self.devices.is_gone_memory(device) => {
+            Ok(record) if record.draining || record.lost || self.devices.is_gone_memory(device) => {
                 self.check_no_member(device)?;
+                if record.lost {
+                    self.check_not_named(device)?;
+                }
+                if Class::from_code(record.class) == Some(Class::Memory) {
+                    // What was in memory is gone with it.
+                    self.recount(device);
+                }
                 self.remove(&Key::Device(device));
                 // One in memory is new at each start of its node and never named again.
                 if Class::from_code(record.class) != Some(Class::Memory) {
@@ -60,7 +70,7 @@ impl State {
                 }
             }
             Ok(_) => {
-                let text = format!("device {device} is not being drained; it was not removed");
+                let text = format!("device {device} is neither being drained nor lost; it was not removed");
                 return Err(Error::new(ErrorKind::Invalid, text));
             }
             // Removed by a request whose answer was lost.
@@ -80,6 +90,22 @@ impl State {
             }
         }
         Ok(Reply::WereRemoved(removed))
+    }
+
+    /// `Busy` for a device that was given up while a group names it: what is there may be all that is left of it.
+    fn check_not_named(&self, device: DeviceId) -> Result<()> {
+        let mut after = (!self.layers.has(&Key::Recount(device))?).then_some(None);
+        for _ in 0..NAMED_PAGES {
+            let Some(from) = after else { break };
+            match self.groups_on(device, from, self.page_max)? {
+                Reply::GroupsOn { groups, resume: None, .. } if groups.is_empty() => return Ok(()),
+                Reply::GroupsOn { groups, resume, .. } if groups.is_empty() => after = Some(resume),
+                _ => break,
+            }
+        }
+        let text =
+            format!("device {device}, which was given up, has replicas that are not elsewhere yet; it was not removed");
+        Err(Error::new(ErrorKind::Busy, text))
     }
 
     /// `Busy` for a device that some bag has as a member. It has left them all when it is empty, and may have joined one again since: a bag
@@ -126,7 +152,7 @@ impl State {
 
     /// The next groups behind `after` that may have a replica on this device, in order: those of the index, of which a page, and those
     /// that changed since the last merge. And the last one, if there may be more behind it.
-    fn may_be_on(
+    pub fn may_be_on(
         &self,
         device: DeviceId,
         after: Option<GroupId>,
@@ -167,7 +193,8 @@ impl State {
         if self.layers.has(&Key::GarbageGroup(group))? {
             return gone("is garbage");
         }
-        let is_emptied = self.device_record(to)?.draining;
+        let target = self.device_record(to)?;
+        let is_emptied = target.draining || target.lost;
         let of_chunk = |column: &&mut ColumnRecord| column.replicas.iter().any(|has| has.chunk == chunk.to_bytes());
         let replicas = record.columns.iter_mut().find(of_chunk).map(|column| &mut column.replicas);
         let on = |device: DeviceId| move |replica: &ReplicaRecord| replica.device == device.to_bytes();
@@ -175,7 +202,7 @@ impl State {
             Some(replicas) => match (replicas.iter().position(on(from)), replicas.iter().any(on(to))) {
                 // It was to take nothing new before this one asked: what it had was listed, and it may be removed any moment.
                 (Some(_), false) if is_emptied => {
-                    return gone(&format!("cannot go to device {to}, which is being emptied"));
+                    return gone(&format!("cannot go to device {to}, which takes nothing new"));
                 }
                 (Some(at), false) => replicas[at].device = to.to_bytes().to_vec(),
                 (Some(_), true) => return gone(&format!("has a replica of chunk {chunk} on device {to} already")),
@@ -184,7 +211,7 @@ impl State {
             },
             None => return gone(&format!("has no chunk {chunk}")),
         }
-        self.put(&Key::Group(group), &record);
+        self.put_group(group, record);
         Ok(Reply::Done)
     }
 
@@ -196,6 +223,7 @@ impl State {
                 self.devices.draining(*device, drain);
             }
             Request::DeviceRemove { device } => self.devices.removed(*device),
+            Request::DeviceLost { device } => self.devices.lost(*device),
             _ => {}
         }
     }

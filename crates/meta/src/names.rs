@@ -151,7 +151,10 @@ impl State {
             note: new.note.clone(),
             // A note is a gateway's word, and brings no list: only those of older stores count.
             acl: (!list.is_empty() || has_list(&new.note)).then_some(Acl { entries: list }),
-            copies: new.copies,
+            copies: match new.copies {
+                0 if !directory => parent.policy.replicas.filter(|replicas| *replicas > 1).unwrap_or(0),
+                copies => copies,
+            },
             generation: FIRST_GENERATION,
             parent: parent.inode.0,
             name: name.to_string(),

@@ -47,6 +47,12 @@ impl Nodes {
         self.known.get(&node).is_some_and(|node| node.is_silent(now, self.led_since))
     }
 
+    /// The site and rack of a node; none: nobody said.
+    pub fn rack(&self, node: NodeId) -> Option<(&str, &str)> {
+        let info = &self.known.get(&node)?.info;
+        (!info.rack.is_empty()).then_some((info.site.as_str(), info.rack.as_str()))
+    }
+
     /// This store leads from now on, after another one.
     pub fn led_since(&mut self, now: Time) {
         self.led_since = Some(now);

@@ -64,6 +64,7 @@ impl State {
         let (directory, name) = self.vacate(&file.path, file.overwrite, file.parents.then_some(&new))?;
         if file.length > 0 {
             self.check_tier(file, directory.policy)?;
+            self.want_for(file.group, directory.policy)?;
         }
         let inode = self.next_inode();
         let mut record = InodeRecord { length: file.length, ..self.new_inode(&directory, name, &new, false)? };
@@ -84,6 +85,16 @@ impl State {
             self.put(&Key::Extent(inode, file.length), &extent);
         }
         Ok(inode)
+    }
+
+    /// A shared group has as many replicas as the file wants that wants most.
+    fn want_for(&mut self, group: GroupId, policy: Policy) -> Result<()> {
+        let wanted = policy.replicas.unwrap_or(1);
+        let record = self.group(group)?;
+        if wanted > record.wanted.max(1) {
+            self.put_group(group, GroupRecord { wanted, ..record });
+        }
+        Ok(())
     }
 
     /// `Unsupported` if the directory's policy wants the bytes on another tier than that of the shared group.
@@ -150,7 +161,7 @@ impl State {
         };
         let length = record.length.max(end);
         let references = record.references.saturating_add(1);
-        self.put(&Key::Group(group), &GroupRecord { length, references, ..record });
+        self.put_group(group, GroupRecord { length, references, ..record });
         Ok(())
     }
 }

@@ -3,6 +3,7 @@
 use crate::request::Refused;
 use base::error::{Error, ErrorKind, Result};
 use base::id::{DeviceId, NodeId};
+use base::limit::REPLICAS_MAX;
 use base::policy::{Class, Policy};
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -24,11 +25,50 @@ pub struct Candidate {
     pub full: bool,
 }
 
+/// A device as the placement of one more replica sees it: also those that take none count, as a place to wait for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Home {
+    /// The device.
+    pub candidate: Candidate,
+    /// Which rack its node is in; none: nobody said.
+    pub rack: Option<u32>,
+    /// Whether it takes a replica now.
+    pub takes: bool,
+    /// What it has does not count, or not for long: it is lost, or being emptied.
+    pub lost: bool,
+}
+
+/// The device for one more replica of a column of `room` bytes that lies on the devices `has`, the head first: one of the head's class, if the
+/// store has others of it, on a node that has no replica of the column, of those in a rack that has the fewest, and there as `place` says. A
+/// second one on a node only if the store has no node besides those that have one: while one is away or full, the replica waits. None: on no
+/// device at present.
+pub fn place_replica(homes: &[Home], has: &[DeviceId], room: u64, seed: u64) -> Option<DeviceId> {
+    let is_one = |home: &&Home| has.contains(&home.candidate.device);
+    let head = homes.iter().find(|home| Some(&home.candidate.device) == has.first());
+    let others = || homes.iter().filter(|home| !is_one(home) && !home.lost);
+    let class =
+        head.map(|head| head.candidate.class).filter(|class| others().any(|home| home.candidate.class == *class));
+    let fits = |home: &&Home| class.map_or(home.candidate.class.keeps(), |class| home.candidate.class == class);
+    let counted = || homes.iter().filter(|home| is_one(home) && !home.lost);
+    let on_node = |home: &&Home| counted().any(|one| one.candidate.node == home.candidate.node);
+    let is_elsewhere = others().filter(fits).any(|home| !on_node(&home));
+    let takes = |home: &&Home| {
+        let roomy = home.takes && !home.candidate.full && home.candidate.free >= room.max(1);
+        roomy && (!is_elsewhere || !on_node(home))
+    };
+    let in_rack = |home: &&Home| counted().filter(|one| home.rack.is_some() && one.rack == home.rack).count();
+    let possible: Vec<&Home> = others().filter(fits).filter(takes).collect();
+    let fewest = possible.iter().map(in_rack).min()?;
+    let next: Vec<&Home> = possible.into_iter().filter(|home| in_rack(home) == fewest).collect();
+    let least = next.iter().min_by(|first, second| by_share(&first.candidate, &second.candidate))?;
+    let equal: Vec<&&Home> = next.iter().filter(|home| by_share(&home.candidate, &least.candidate).is_eq()).collect();
+    Some(equal[(mix(seed) % equal.len() as u64) as usize].candidate.device)
+}
+
 /// The device for a new group: where fewest were placed for its free space, so that every device gets its part of the groups, neither
 /// more nor less; among equals chance decides.
 /// `Invalid` if no device could ever fit the policy, `Full` if those that do are full.
 pub fn place(candidates: &[Candidate], policy: Policy, seed: u64) -> Result<DeviceId> {
-    check(policy)?;
     if !candidates.iter().any(|candidate| policy.fits(candidate.class)) {
         let wish = wish(policy);
         return Err(Error::new(
@@ -98,7 +138,12 @@ pub fn takes_column(candidate: &Candidate, policy: Policy, room: u64) -> bool {
 
 /// All devices that a bag under this policy lives on, full ones too: they drain, and may take data again.
 pub fn place_bag(candidates: &[Candidate], policy: Policy) -> Result<Vec<DeviceId>> {
-    check(policy)?;
+    if let Some(other) = policy.replicas.filter(|replicas| *replicas != 1) {
+        let text = format!(
+            "the policy asks for {other} copies and bags have one; the bag was not made: set replicas to 1 or leave it out"
+        );
+        return Err(Error::new(ErrorKind::Unsupported, text));
+    }
     let fitting: Vec<DeviceId> =
         candidates.iter().filter(|candidate| policy.fits(candidate.class)).map(|candidate| candidate.device).collect();
     if fitting.is_empty() {
@@ -111,14 +156,14 @@ pub fn place_bag(candidates: &[Candidate], policy: Policy) -> Result<Vec<DeviceI
     Ok(fitting)
 }
 
-/// Whether this store can do what the policy says.
+/// Whether files can have this policy.
 pub fn check(policy: Policy) -> Result<()> {
     match policy.replicas {
-        None | Some(1) => Ok(()),
-        Some(other) => Err(Error::new(
-            ErrorKind::Unsupported,
-            format!("the policy asks for {other} copies and this version keeps one; set replicas to 1 or leave it out"),
+        Some(other) if !(1..=REPLICAS_MAX as u32).contains(&other) => Err(Error::new(
+            ErrorKind::Invalid,
+            format!("the policy asks for {other} copies; nothing was changed: 1 to {REPLICAS_MAX} are possible"),
         )),
+        _ => Ok(()),
     }
 }
 
@@ -146,7 +191,7 @@ fn mix(seed: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{Candidate, columns_possible, place, place_bag, place_columns};
+    use super::{Candidate, Home, check, columns_possible, place, place_bag, place_columns, place_replica};
     use base::error::ErrorKind;
     use base::id::{DeviceId, NodeId};
     use base::policy::{Class, Policy};
@@ -199,6 +244,46 @@ mod tests {
                     prop_assert!(roomy.iter().all(|other| of(other.node) <= of(c.node) + 1));
                 }
             }
+        }
+
+        /// One more replica is on a device that has none, takes it and has room for it; on no node that has one while another node has a device
+        /// of that class, and in no rack with more of them than another rack that could take it has.
+        #[test]
+        fn replica(
+            candidates in candidates(),
+            drawn in proptest::collection::vec((0..3u32, any::<bool>(), 0..5u32), 12),
+            has in proptest::collection::btree_set(0..12u128, 1..4),
+            room in any::<u64>(),
+            seed in any::<u64>(),
+        ) {
+            let home = |(candidate, (rack, takes, lost)): (&Candidate, &(u32, bool, u32))| Home {
+                candidate: *candidate,
+                rack: Some(*rack).filter(|rack| *rack > 0),
+                takes: *takes && *lost > 0,
+                lost: *lost == 0,
+            };
+            let homes: Vec<Home> = candidates.iter().zip(&drawn).map(home).collect();
+            let has: Vec<DeviceId> = has.into_iter().map(DeviceId).collect();
+            let counted: Vec<&Home> = homes.iter().filter(|h| has.contains(&h.candidate.device) && !h.lost).collect();
+            let free: Vec<&Home> = homes.iter().filter(|h| !has.contains(&h.candidate.device) && !h.lost).collect();
+            let class = homes.iter().find(|h| h.candidate.device == has[0]).map(|h| h.candidate.class);
+            let class = class.filter(|class| free.iter().any(|h| h.candidate.class == *class));
+            let right = |h: &Home| class.map_or(h.candidate.class.keeps(), |class| h.candidate.class == class);
+            let shares = |h: &Home| counted.iter().any(|one| one.candidate.node == h.candidate.node);
+            let roomy = |h: &Home| h.takes && !h.candidate.full && h.candidate.free > 0 && h.candidate.free >= room;
+            let elsewhere = free.iter().any(|h| right(h) && !shares(h));
+            let possible: Vec<&&Home> =
+                free.iter().filter(|h| right(h) && roomy(h) && (!elsewhere || !shares(h))).collect();
+            let chosen = place_replica(&homes, &has, room, seed);
+            prop_assert_eq!(chosen.is_some(), !possible.is_empty());
+            if let Some(chosen) = chosen {
+                let chosen = possible.iter().find(|h| h.candidate.device == chosen);
+                prop_assert!(chosen.is_some());
+                let in_rack = |h: &Home| counted.iter().filter(|one| h.rack.is_some() && one.rack == h.rack).count();
+                let fewest = possible.iter().map(|h| in_rack(h)).min();
+                prop_assert_eq!(chosen.map(|h| in_rack(h)), fewest);
+            }
+            prop_assert_eq!(chosen, place_replica(&homes, &has, room, seed));
         }
 
         /// A place always has the right class and room; without such a device the error says which of the two is missing.
@@ -288,10 +373,13 @@ mod tests {
         assert!(firsts.iter().all(|count| (1700..2300).contains(count)), "{firsts:?}");
     }
 
-    /// More copies than this version keeps are refused, not ignored.
+    /// More copies than a column can have are refused, not ignored; bags have one.
     #[test]
     fn copies() {
-        let policy = Policy { tier: None, replicas: Some(3), compression: None };
-        assert_eq!(place(&[], policy, 0).map_err(|error| error.kind()), Err(ErrorKind::Unsupported));
+        let of = |replicas| Policy { tier: None, replicas: Some(replicas), compression: None };
+        for (replicas, is_possible) in [(0, false), (1, true), (16, true), (17, false)] {
+            assert_eq!(check(of(replicas)).is_ok(), is_possible, "{replicas}");
+        }
+        assert_eq!(place_bag(&[], of(3)).map_err(|error| error.kind()), Err(ErrorKind::Unsupported));
     }
 }

@@ -1,8 +1,8 @@
 //! What the metadata store answers.
 
 use crate::request::{
-    BagInfo, DeviceInfo, Entry, FileHandle, FilePiece, Garbage, KnownGroup, Located, NewGroup, NodeInfo, NodeState,
-    Orphan, Quota, Totals,
+    BagInfo, DeviceInfo, Entry, FileHandle, FilePiece, Garbage, KnownGroup, LackingGroup, Lacks, Located, NewGroup,
+    NodeInfo, NodeState, Orphan, Quota, Totals,
 };
 use base::attributes::Attributes;
 use base::error::Result;
@@ -134,6 +134,15 @@ pub enum Reply {
         open: Vec<GroupId>,
         /// To go on after; none if this was the last part.
         resume: Option<GroupId>,
+    },
+    /// Groups that have fewer replicas than they want.
+    Lacking {
+        /// The most endangered first, and of those the oldest.
+        groups: Vec<LackingGroup>,
+        /// To go on after; none if this was the last part.
+        resume: Option<(u8, GroupId)>,
+        /// How many there are.
+        lacks: Lacks,
     },
     /// Where groups have names.
     Pieces {

@@ -4,7 +4,8 @@ mod types;
 
 pub use types::{
     BagInfo, BagState, Began, Carried, DeviceInfo, DeviceUse, Entry, Extent, FileHandle, FilePiece, Garbage,
-    KnownGroup, Limit, Located, NewGroup, NodeInfo, NodeState, Orphan, Quota, Refused, Totals,
+    KnownGroup, Lack, LackingColumn, LackingGroup, Lacks, Limit, Located, NewGroup, NodeInfo, NodeState, Orphan, Quota,
+    Refused, Totals,
 };
 
 use crate::path::Path;
@@ -539,6 +540,32 @@ pub enum Request {
         from: DeviceId,
         /// Where it is, durably, with the same bytes.
         to: DeviceId,
+    },
+    /// `Lacking`: closed groups that have fewer replicas than they want, the most endangered first.
+    Lacking {
+        /// Only those after this one: `Lack::code` and group.
+        after: Option<(u8, GroupId)>,
+        /// At most so many, and at most `LIST_PAGE_MAX`; zero: how many there are is enough.
+        limit: usize,
+        /// Devices that shall get no replica now.
+        avoid: Vec<DeviceId>,
+    },
+    /// The chunk of a closed group is on another device, too, under the same name. `Done`; `Stale` if the group is garbage, wants no more
+    /// replicas, or has none to be relied on where this one was copied from.
+    AddReplica {
+        /// The group.
+        group: GroupId,
+        /// The chunk.
+        chunk: ChunkId,
+        /// Whose copy it is.
+        from: DeviceId,
+        /// Where it is, durably, sealed and with the same bytes.
+        to: DeviceId,
+    },
+    /// Nobody counts on this device any more: what it has is copied from other replicas, and from itself only where there are no others. `Done`.
+    DeviceLost {
+        /// Which.
+        device: DeviceId,
     },
     /// Makes a bag on all devices that fit. `Bag`.
     BagCreate {

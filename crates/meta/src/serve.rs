@@ -43,6 +43,7 @@ impl Request {
                 | Request::KnownGroups { .. }
                 | Request::FilesIn { .. }
                 | Request::GroupsOn { .. }
+                | Request::Lacking { .. }
                 | Request::BagOf { .. }
                 | Request::FenceList { .. }
                 | Request::Renew
@@ -63,6 +64,7 @@ impl Request {
             // A node's own. Each names the state that it changes, and is refused once there is another one.
             Request::DeviceRemove { .. }
             | Request::MoveGroup { .. }
+            | Request::AddReplica { .. }
             | Request::BagMembers { .. }
             | Request::BagSealed { .. }
             | Request::Recovered { .. } => false,
@@ -185,6 +187,7 @@ impl State {
             Request::Garbage { ranges_after, bags_after, limit } => self.garbage(ranges_after, bags_after, limit),
             Request::KnownGroups { groups } => self.known_groups(&groups),
             Request::GroupsOn { device, after, limit } => self.groups_on(device, after, limit),
+            Request::Lacking { after, limit, avoid } => self.lacking(after, limit, &avoid),
             Request::BagOf { bag } => self.bag_info(bag).map(Reply::Bag),
             Request::FilesIn { groups, resume } => self.files_in(&groups, resume.as_deref()),
             Request::FenceList { after, limit } => self.fence_list(after, limit),
@@ -257,6 +260,8 @@ impl State {
             Request::NodeDrain { node } => self.drain_node(*node),
             Request::NodeRemove { node } => self.remove_node(*node),
             Request::MoveGroup { group, chunk, from, to } => self.move_group(*group, *chunk, *from, *to),
+            Request::AddReplica { group, chunk, from, to } => self.add_replica(*group, *chunk, *from, *to),
+            Request::DeviceLost { device } => self.lose_device(*device),
             Request::BagMembers { bag, state, joining, leaving } => {
                 self.change_members(*bag, (*state, joining), *leaving)
             }

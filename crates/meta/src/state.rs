@@ -75,6 +75,8 @@ pub struct State {
     pub collecting: bool,
     /// Something is being counted for a quota in steps.
     pub counting: bool,
+    /// What is on devices that do not count any more is being looked through in steps.
+    pub recounting: bool,
     /// Which quotas something in a directory counts against.
     pub quotas_known: quota::Known,
     /// Something was put on a list that the node works off: garbage, or a file whose writer went away.
@@ -104,8 +106,9 @@ impl State {
     /// The state in these layers, whose last change has this sequence number. `entry_max` bounds the bytes of a transaction.
     pub fn new(layers: Layers, sequence: u64, entry_max: usize, random: Arc<dyn Random>) -> Result<State> {
         let counters = layers.record::<CountersRecord>(&Key::Counters)?.ok_or_else(|| missing("the counters"))?;
-        let CountersRecord { next_inode, next_group, next_bag, files, directories, bytes: _, epoch, quotas } = counters;
-        if [next_inode, next_group, next_bag, files, directories, epoch, quotas]
+        let CountersRecord { next_inode, next_group, next_bag, files, directories, epoch, quotas, .. } = counters;
+        let CountersRecord { one_left, fewer, none_left, .. } = counters;
+        if [next_inode, next_group, next_bag, files, directories, epoch, quotas, one_left, fewer, none_left]
             .into_iter()
             .any(|count| count > SEQUENCE_MAX)
         {
@@ -134,6 +137,7 @@ impl State {
             planted: None,
             collecting: true,
             counting: true,
+            recounting: true,
             quotas_known: quota::Known::new(),
             made_work: true,
             garbage_from: GroupId(0),

@@ -259,7 +259,9 @@ impl<T> Store<T> {
                 let info = self.state.registering(device, class, capacity, node);
                 self.state.devices.registered(info);
             }
-            Request::DeviceDrain { .. } | Request::DeviceRemove { .. } => self.state.follow_device(&request),
+            Request::DeviceDrain { .. } | Request::DeviceRemove { .. } | Request::DeviceLost { .. } => {
+                self.state.follow_device(&request);
+            }
             Request::NodeJoin { node } => self.state.nodes.joined(node),
             Request::NodeDrain { node } => self.state.node_leaves(node),
             Request::NodeRemove { node } => self.state.nodes.removed(node),
@@ -346,6 +348,8 @@ impl<T> Store<T> {
         self.tried("taking apart what was removed", collected);
         let counted = self.count();
         self.tried("counting what quotas limit", counted);
+        let recounted = self.recount();
+        self.tried("looking through what was on lost devices", recounted);
         self.advance();
     }
 
@@ -415,13 +419,20 @@ impl<T> Store<T> {
         Ok(())
     }
 
+    fn recount(&mut self) -> Result<()> {
+        if self.state.recounting && self.has_room() && self.state.recount_step()? {
+            self.commit()?;
+        }
+        Ok(())
+    }
+
     /// When `tick` has something to do, or an overlay is old enough for `merge_job`; it may lie in the past.
     pub fn next_tick(&self) -> Option<Time> {
         let merge = match self.state.layers.is_merging() || self.merge_failure.is_some() {
             true => None,
             false => self.unmerged_since.map(|since| since.after(MERGE_AGE)),
         };
-        let work = if self.state.counting {
+        let work = if self.state.counting || self.state.recounting {
             Some(Time::ZERO)
         } else {
             let collect = self.state.collecting.then(|| self.collect_due());
@@ -527,6 +538,11 @@ impl<T> Store<T> {
         };
         self.advance();
         freed
+    }
+
+    /// An error if what is listed as lacking replicas is not what the records of all groups say. Reads them all: for tests and simulations.
+    pub fn check_lacking(&self) -> Result<()> {
+        self.state.check_lacking()
     }
 
     /// Whether changes are taken: `Full` while the log has no room, the failure after the log or the tree failed.

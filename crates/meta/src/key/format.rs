@@ -43,9 +43,15 @@ impl Key<'_> {
                 out.extend_from_slice(&group.0.to_be_bytes());
                 out.extend_from_slice(&offset.to_be_bytes());
             }
+            Key::Lacking(code, group) => {
+                out.push(*code);
+                out.extend_from_slice(&group.0.to_be_bytes());
+            }
             Key::GarbageBag(bag) | Key::Bag(bag) => out.extend_from_slice(&bag.0.to_be_bytes()),
             Key::BagName(name) => out.extend_from_slice(name.as_bytes()),
-            Key::Device(device) | Key::Removed(device) => out.extend_from_slice(&device.to_bytes()),
+            Key::Device(device) | Key::Removed(device) | Key::Recount(device) => {
+                out.extend_from_slice(&device.to_bytes())
+            }
             Key::OnDevice(device, group) => {
                 out.extend_from_slice(&device.to_bytes());
                 out.extend_from_slice(&group.0.to_be_bytes());

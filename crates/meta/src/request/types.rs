@@ -1,7 +1,7 @@
 //! Value types of files, groups, bags, devices and nodes that requests and replies share.
 
 use base::attributes::Attributes;
-use base::id::{BagId, DeviceId, Generation, GroupId, InodeId, NodeId};
+use base::id::{BagId, ChunkId, DeviceId, Generation, GroupId, InodeId, NodeId};
 use base::layout::Layout;
 use base::policy::{Class, Compression, Policy};
 use base::unit::WallTime;
@@ -35,6 +35,70 @@ pub struct KnownGroup {
     pub group: GroupId,
     /// Where its bytes are; none: only a newer program knows what kind of group it is.
     pub layout: Option<Layout>,
+}
+
+/// What a group lacks that has fewer replicas than it wants: what the worst of its columns does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lack {
+    /// One good replica is left.
+    OneLeft,
+    /// Two or more are left.
+    Fewer,
+    /// No good replica is left: bytes are lost, unless a device comes back that was given up.
+    NoneLeft,
+}
+
+impl Lack {
+    /// All there are.
+    pub fn all() -> impl Iterator<Item = Lack> {
+        [Lack::OneLeft, Lack::Fewer, Lack::NoneLeft].into_iter()
+    }
+
+    /// Its number in keys, in whose order replicas are made.
+    pub fn code(self) -> u8 {
+        match self {
+            Lack::OneLeft => 0,
+            Lack::Fewer => 2,
+            Lack::NoneLeft => 7,
+        }
+    }
+}
+
+/// A closed group that has fewer replicas than it wants.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LackingGroup {
+    /// Its number.
+    pub group: GroupId,
+    /// What it lacks.
+    pub lack: Lack,
+    /// Those of its columns that lack a replica.
+    pub columns: Vec<LackingColumn>,
+}
+
+/// A column that has fewer replicas than it wants.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LackingColumn {
+    /// The name of its chunk.
+    pub chunk: ChunkId,
+    /// Bytes that the chunk has at the least.
+    pub length: u64,
+    /// Where it is: the good replicas, or if there is none the others.
+    pub from: Vec<DeviceId>,
+    /// Where another one may be; none: on no device at present.
+    pub to: Option<DeviceId>,
+}
+
+/// How many groups lack replicas, and how many bytes these have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lacks {
+    /// Groups of which one good replica is left, and their bytes.
+    pub one_left: (u64, u64),
+    /// Groups of which more are left, and their bytes.
+    pub fewer: (u64, u64),
+    /// Groups of which none is left, and their bytes.
+    pub none_left: (u64, u64),
+    /// What is on a device that was given up is being looked through: there may be more.
+    pub recounting: bool,
 }
 
 /// A write lease.
@@ -221,6 +285,8 @@ pub struct DeviceInfo {
     /// In which order devices are emptied: higher than that of all which were being emptied when this one was to be. Zero: it is not, or
     /// nobody knows.
     pub drain: u64,
+    /// Whether nobody counts on it any more: what it has is no replica to be relied on, and it is given nothing new.
+    pub lost: bool,
     /// Whether its node is silent: it is given nothing new until that is heard of.
     pub silent: bool,
 }

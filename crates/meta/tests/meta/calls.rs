@@ -108,11 +108,11 @@ macro_rules! requests {
 
 requests! {
     remembered: Mkdir Create AppendOpen NextGroup SyncLength Reserve BeginBlock Close Abandon PackGroup PutFiles Rename Delete
-        SetAttributes SetXattr Truncate Concat SetPolicy SetQuota DeviceDrain NodeDrain NodeRemove BagCreate BagRewind BagSeal BagDelete
+        SetAttributes SetXattr Truncate Concat SetPolicy SetQuota DeviceDrain DeviceLost NodeDrain NodeRemove BagCreate BagRewind BagSeal BagDelete
         Fence;
     others: OpenSession Renew Holders CloseSession Stat Lookup JudgeBelow For PathOf List Provided Asked Answered Locate GetXattrs GetPolicy
         GetQuota DiskUsage Usage Sessions SessionLeases SessionsOver DeviceRegister DeviceReport DeviceList DeviceRemove DevicesRemoved NodeJoin NodeReport
-        NodeList NodeFind NodesSilent GroupsOn MoveGroup BagStat BagList BagSealed BagMembers BagOf Garbage Collected KnownGroups FilesIn FenceList Recovered
+        NodeList NodeFind NodesSilent GroupsOn MoveGroup Lacking AddReplica BagStat BagList BagSealed BagMembers BagOf Garbage Collected KnownGroups FilesIn FenceList Recovered
 }
 
 /// A change that is the same in every world.
@@ -231,6 +231,12 @@ fn kinds_of_nodes_and_bags() -> Vec<Kind> {
     vec![
         plain("group for small files", vec![], pack(), vec![pack()]),
         plain("device's end", vec![register(NodeId(1))], drain, gone),
+        plain(
+            "device given up",
+            vec![register(NodeId(1))],
+            Request::DeviceLost { device },
+            vec![Request::DeviceDrain { device }],
+        ),
         plain("node's leaving", both(), Request::NodeDrain { node }, next),
         plain("node's end", both(), Request::NodeRemove { node }, vec![join(node)]),
         plain("bag", vec![], bag("b"), vec![delete_bag()]),

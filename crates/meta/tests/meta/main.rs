@@ -11,6 +11,7 @@ mod extents;
 mod formats;
 mod keepers;
 mod known;
+mod lacking;
 mod listed;
 mod lists;
 mod model;

@@ -246,8 +246,8 @@ fn policies() {
     world.ask(set("/cold", Policy::default())).expect("removed");
     assert_eq!(effective(&mut world, "/cold"), Policy::default());
     assert_eq!(
-        world.refusal(set("/cold", Policy { tier: None, replicas: Some(2), compression: None })),
-        ErrorKind::Unsupported
+        world.refusal(set("/cold", Policy { tier: None, replicas: Some(17), compression: None })),
+        ErrorKind::Invalid
     );
     // Small files share groups of any tier: where another one is wished for, they are refused one by one.
     world.ask(set("/cold", cold)).expect("set");

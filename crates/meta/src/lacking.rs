@@ -1,0 +1,341 @@
+//! Groups that have fewer replicas than they want: which they are, what they lack, how a new replica is named, and what of a device that
+//! nobody counts on any more lacks one now.
+//!
+//! A group is written with one replica; the others are made once it is closed, by the node that leads (`node::control::repairing`). Which groups
+//! lack some is not looked for but written down, by the change that makes the lack: every record of a group is put by `State::put_group`, which
+//! compares what the record says with the devices that count. A device that is lost, or that is none of the store's any more, makes a lack in
+//! groups that are not changed with it: those are looked through in steps (`State::recount_step`).
+
+use crate::convert;
+use crate::format::{ColumnRecord, GroupRecord, RecountRecord, ReplicaRecord};
+use crate::key::{Key, after_prefix, number_at, wide_at};
+use crate::placement::{self, Home};
+use crate::reply::Reply;
+use crate::request::{Lack, LackingColumn, LackingGroup, Lacks};
+use crate::state::{State, missing};
+use base::error::{Error, ErrorKind, Result};
+use base::id::{ChunkId, DeviceId, GroupId};
+use base::planted::Planted;
+use prost::Message;
+
+/// Most groups that one step of a recount changes: with the widest ones, of 48 replicas and 2 KiB each, 140 KiB of log.
+const RECOUNT_STEP: usize = 64;
+
+impl State {
+    /// Puts a group's record, in the transaction under way: the only way to do that. It is listed as lacking replicas, or no more.
+    pub fn put_group(&mut self, group: GroupId, mut record: GroupRecord) {
+        assert!(
+            !record.open || record.columns.iter().all(|column| column.replicas.len() == 1),
+            "group {group} is open and has more than one replica, only one of which gets what is written"
+        );
+        let lack = self.lack_of(&record);
+        if self.planted != Some(Planted::LackNotMarked) || lack.is_none() {
+            self.enlist(group, &mut record, lack);
+        }
+        self.put(&Key::Group(group), &record);
+    }
+
+    /// Removes a group's record, in the transaction under way.
+    pub fn remove_group(&mut self, group: GroupId) -> Result<()> {
+        let record = self.group(group)?;
+        self.remove_known_group(group, record);
+        Ok(())
+    }
+
+    /// The same, for who has the record.
+    pub fn remove_known_group(&mut self, group: GroupId, mut record: GroupRecord) {
+        self.enlist(group, &mut record, None);
+        self.remove(&Key::Group(group));
+    }
+
+    /// Lists it as what it lacks now, and not as what it lacked before. Its length is the same for as long as it is listed: it is closed.
+    fn enlist(&mut self, group: GroupId, record: &mut GroupRecord, lack: Option<Lack>) {
+        let mark = |lack: Option<Lack>| lack.map_or(0, |lack| u32::from(lack.code()) + 1);
+        let before = Lack::all().find(|before| mark(Some(*before)) == record.lacking);
+        if before == lack {
+            return;
+        }
+        let length = record.length;
+        if let Some(before) = before {
+            self.remove(&Key::Lacking(before.code(), group));
+            let (groups, bytes) = self.counted(before);
+            (*groups, *bytes) = (groups.saturating_sub(1), bytes.saturating_sub(length));
+        }
+        if let Some(lack) = lack {
+            self.mark(&Key::Lacking(lack.code(), group));
+            let (groups, bytes) = self.counted(lack);
+            (*groups, *bytes) = (groups.saturating_add(1), bytes.saturating_add(length));
+        }
+        record.lacking = mark(lack);
+    }
+
+    /// The counts of groups that lack this, and of their bytes.
+    fn counted(&mut self, lack: Lack) -> (&mut u64, &mut u64) {
+        let counters = &mut self.counters;
+        match lack {
+            Lack::OneLeft => (&mut counters.one_left, &mut counters.one_left_bytes),
+            Lack::Fewer => (&mut counters.fewer, &mut counters.fewer_bytes),
+            Lack::NoneLeft => (&mut counters.none_left, &mut counters.none_left_bytes),
+        }
+    }
+
+    /// What a group lacks: what the worst of its columns does. Open ones lack nothing yet, and what is garbage, without bytes or of a kind that
+    /// is not known here never does.
+    fn lack_of(&self, record: &GroupRecord) -> Option<Lack> {
+        if record.open || record.references == 0 || record.length == 0 || record.is_newer() {
+            return None;
+        }
+        let wanted = wanted(record);
+        let lack = |column: &ColumnRecord| match self.good(column).count() {
+            0 => Some(Lack::NoneLeft),
+            good if good >= wanted => None,
+            1 => Some(Lack::OneLeft),
+            _ => Some(Lack::Fewer),
+        };
+        record.columns.iter().filter_map(lack).max_by_key(|lack| match lack {
+            Lack::Fewer => 0,
+            Lack::OneLeft => 1,
+            Lack::NoneLeft => 2,
+        })
+    }
+
+    /// Whether what is listed as lacking replicas, and the counts, are what the records of all groups say, but for what is still to be looked
+    /// through. Reads all groups: for tests and simulations.
+    pub fn check_lacking(&self) -> Result<()> {
+        let wrong = |what: String| Err(Error::new(ErrorKind::Corrupt, what));
+        let mut recounted = Vec::new();
+        let recounts = [Key::Recount(DeviceId(0)).ordinal()];
+        self.layers.scan(&recounts, &after_prefix(&recounts), |key, _| {
+            recounted.push(DeviceId(wide_at(key, 1)).to_bytes().to_vec());
+            Ok(true)
+        })?;
+        let (mut said, mut lacks, mut records) = (Vec::new(), Lacks::default(), Vec::new());
+        let groups = [Key::Group(GroupId(0)).ordinal()];
+        self.layers.scan(&groups, &after_prefix(&groups), |key, value| {
+            let record = GroupRecord::decode(value).map_err(|_| missing("a readable group record"))?;
+            records.push((GroupId(number_at(key, 1)), record));
+            Ok(true)
+        })?;
+        for (group, record) in records {
+            let listed = Lack::all().find(|lack| u32::from(lack.code()) + 1 == record.lacking);
+            let lack = self.lack_of(&record);
+            let mut replicas = record.columns.iter().flat_map(|column| &column.replicas);
+            if listed != lack && !replicas.any(|replica| recounted.contains(&replica.device)) {
+                return wrong(format!("group {group} lacks {lack:?} and is listed as {listed:?}: {record:?}"));
+            }
+            let Some(listed) = listed else { continue };
+            said.push((listed.code(), group));
+            let (groups, bytes) = match listed {
+                Lack::OneLeft => &mut lacks.one_left,
+                Lack::Fewer => &mut lacks.fewer,
+                Lack::NoneLeft => &mut lacks.none_left,
+            };
+            (*groups, *bytes) = (*groups + 1, *bytes + record.length);
+        }
+        said.sort();
+        let (listed, counted) = (self.listed_after(None, usize::MAX)?, self.lacks()?);
+        if listed != said {
+            return wrong(format!("listed as lacking are {listed:?}, and groups say {said:?}"));
+        }
+        lacks.recounting = counted.recounting;
+        if lacks != counted { wrong(format!("counted are {counted:?}, and there are {lacks:?}")) } else { Ok(()) }
+    }
+
+    /// How many groups lack replicas.
+    fn lacks(&self) -> Result<Lacks> {
+        let counters = self.counters;
+        Ok(Lacks {
+            one_left: (counters.one_left, counters.one_left_bytes),
+            fewer: (counters.fewer, counters.fewer_bytes),
+            none_left: (counters.none_left, counters.none_left_bytes),
+            recounting: self.first_recount()?.is_some(),
+        })
+    }
+
+    /// The replicas of a column that are to be relied on: those on the store's devices that are not lost.
+    fn good<'a>(&'a self, column: &'a ColumnRecord) -> impl Iterator<Item = DeviceId> + 'a {
+        let devices = column.replicas.iter().filter_map(|replica| DeviceId::from_slice(&replica.device));
+        devices.filter(|device| self.devices.counts(*device))
+    }
+
+    /// Answers `Lacking`.
+    pub fn lacking(&mut self, after: Option<(u8, GroupId)>, limit: usize, avoid: &[DeviceId]) -> Result<Reply> {
+        // The counts have the newest change in them, so that is what this answer waits for.
+        self.layers.observe(self.sequence());
+        let lacks = self.lacks()?;
+        let page = if limit == 0 { 0 } else { self.page(limit) };
+        let listed = self.listed_after(after, page)?;
+        let resume = listed.last().copied().filter(|_| !listed.is_empty() && listed.len() == page);
+        let homes = if listed.is_empty() { Vec::new() } else { self.homes(avoid) };
+        let mut groups = Vec::with_capacity(listed.len());
+        for (code, group) in listed {
+            let record = self.group_of_any_kind(group)?;
+            let lack = Lack::all().find(|lack| lack.code() == code);
+            if let Some(lack) = lack.filter(|_| !record.is_newer()) {
+                groups.push(self.lacking_group(group, &record, lack, &homes)?);
+            }
+        }
+        Ok(Reply::Lacking { groups, resume, lacks })
+    }
+
+    fn listed_after(&self, after: Option<(u8, GroupId)>, page: usize) -> Result<Vec<(u8, GroupId)>> {
+        let prefix = [Key::Lacking(0, GroupId(0)).ordinal()];
+        let mut from = after.map_or(prefix.to_vec(), |(code, group)| Key::Lacking(code, group).encode());
+        if after.is_some() {
+            from.push(0);
+        }
+        let mut listed = Vec::new();
+        if page > 0 {
+            self.layers.scan(&from, &after_prefix(&prefix), |key, _| {
+                listed.push((key.get(1).copied().unwrap_or_default(), GroupId(number_at(key, 2))));
+                Ok(listed.len() < page)
+            })?;
+        }
+        Ok(listed)
+    }
+
+    fn lacking_group(
+        &mut self,
+        group: GroupId,
+        record: &GroupRecord,
+        lack: Lack,
+        homes: &[Home],
+    ) -> Result<LackingGroup> {
+        let placed = convert::placed(group, record)?;
+        let mut columns = Vec::new();
+        for (index, column) in record.columns.iter().enumerate() {
+            let mut from: Vec<DeviceId> = self.good(column).collect();
+            if from.len() >= wanted(record) {
+                continue;
+            }
+            let has: Vec<DeviceId> = placed.layout.columns()[index].devices().collect();
+            if from.is_empty() {
+                // What is there is better than nothing, should it answer.
+                from.clone_from(&has);
+            }
+            let length = placed.layout.stripe().column_length(record.length, index);
+            let to = placement::place_replica(homes, &has, length, self.random.next());
+            columns.push(LackingColumn { chunk: placed.layout.columns()[index].chunk(), length, from, to });
+        }
+        Ok(LackingGroup { group, lack, columns })
+    }
+
+    /// Does `AddReplica`: the chunk of a closed group is on another device, too. Of a lost device nothing is named any more that has enough
+    /// replicas without it.
+    pub fn add_replica(&mut self, group: GroupId, chunk: ChunkId, from: DeviceId, to: DeviceId) -> Result<Reply> {
+        let gone = |what: String| Err(Error::new(ErrorKind::Stale, format!("group {group} {what}; it got no replica")));
+        if !self.layers.has(&Key::Group(group))? {
+            return gone("does not exist any more".to_string());
+        }
+        let mut record = self.group(group)?;
+        if record.open || record.references == 0 {
+            return gone(if record.open { "is open" } else { "is garbage" }.to_string());
+        }
+        let target = self.device_record(to)?;
+        let (wanted, of_chunk) = (wanted(&record), |column: &ColumnRecord| {
+            column.replicas.iter().any(|replica| replica.chunk == chunk.to_bytes())
+        });
+        let Some(at) = record.columns.iter().position(of_chunk) else { return gone(format!("has no chunk {chunk}")) };
+        let column = &record.columns[at];
+        let has = |device: DeviceId| column.replicas.iter().any(|replica| replica.device == device.to_bytes());
+        if has(to) {
+            return Ok(Reply::Done);
+        }
+        if !has(from) {
+            return gone(format!("has no chunk {chunk} on device {from} any more"));
+        }
+        // What was to take nothing new before this was asked may be removed any moment.
+        if target.draining || target.lost {
+            return gone(format!("cannot have one on device {to}, which takes nothing new"));
+        }
+        let good = self.good(column).count();
+        if good >= wanted {
+            return gone(format!("has {good} replicas of chunk {chunk} and wants {wanted}"));
+        }
+        if good > 0 && !self.devices.counts(from) {
+            return gone(format!("has better replicas of chunk {chunk} than the one on device {from}"));
+        }
+        let replica = ReplicaRecord { device: to.to_bytes().to_vec(), chunk: chunk.to_bytes().to_vec() };
+        record.columns[at].replicas.push(replica);
+        self.strike(&mut record);
+        self.put_group(group, record);
+        Ok(Reply::Done)
+    }
+
+    /// Names no replicas any more on devices that do not count, in columns that have enough others. Elsewhere they come last: they may have
+    /// bytes that nothing else has.
+    fn strike(&self, record: &mut GroupRecord) {
+        let wanted = wanted(record);
+        for column in &mut record.columns {
+            let counts = |replica: &ReplicaRecord| {
+                DeviceId::from_slice(&replica.device).is_some_and(|device| self.devices.counts(device))
+            };
+            if column.replicas.iter().filter(|replica| counts(replica)).count() >= wanted {
+                column.replicas.retain(counts);
+            } else {
+                column.replicas.sort_by_key(|replica| !counts(replica));
+            }
+        }
+    }
+
+    /// Does `DeviceLost`. Memory follows when it is committed.
+    pub fn lose_device(&mut self, device: DeviceId) -> Result<Reply> {
+        let record = self.device_record(device)?;
+        if !record.lost {
+            self.put(&Key::Device(device), &crate::format::DeviceRecord { lost: true, ..record });
+            self.recount(device);
+        }
+        Ok(Reply::Done)
+    }
+
+    /// What lies on this device does not count any more, from the end of this transaction on: it is looked through for what lacks replicas then.
+    pub fn recount(&mut self, device: DeviceId) {
+        self.put(&Key::Recount(device), &RecountRecord::default());
+        self.recounting = true;
+    }
+
+    fn first_recount(&self) -> Result<Option<(DeviceId, RecountRecord)>> {
+        let (mut first, prefix) = (None, [Key::Recount(DeviceId(0)).ordinal()]);
+        self.layers.scan(&prefix, &after_prefix(&prefix), |key, value| {
+            let record = RecountRecord::decode(value).map_err(|_| missing("a readable recount record"))?;
+            first = Some((DeviceId(wide_at(key, 1)), record));
+            Ok(false)
+        })?;
+        Ok(first)
+    }
+
+    /// One step of looking through what lies on devices that do not count: whether there was one.
+    pub fn recount_step(&mut self) -> Result<bool> {
+        let Some((device, RecountRecord { after })) = self.first_recount()? else {
+            self.recounting = false;
+            return Ok(false);
+        };
+        let (groups, mut resume) = self.may_be_on(device, after.map(GroupId), RECOUNT_STEP)?;
+        let mut changed = 0;
+        for group in groups {
+            let Some(mut record) = self.layers.record::<GroupRecord>(&Key::Group(group))? else { continue };
+            let names =
+                |column: &ColumnRecord| column.replicas.iter().any(|replica| replica.device == device.to_bytes());
+            if record.is_newer() || record.open || !record.columns.iter().any(names) {
+                continue;
+            }
+            self.strike(&mut record);
+            self.put_group(group, record);
+            changed += 1;
+            if changed == RECOUNT_STEP {
+                resume = Some(group);
+                break;
+            }
+        }
+        match resume {
+            Some(last) => self.put(&Key::Recount(device), &RecountRecord { after: Some(last.0) }),
+            None => self.remove(&Key::Recount(device)),
+        }
+        Ok(true)
+    }
+}
+
+/// How many replicas each column of a group shall have.
+fn wanted(record: &GroupRecord) -> usize {
+    record.wanted.max(1) as usize
+}
