@@ -102,6 +102,10 @@ pub const FETCH_BUDGET: u64 = 8 * MIB;
 /// Chunks that move at once off devices that are being emptied, without those that wait for a device that does not answer.
 pub const MOVES_MAX: usize = 4;
 
+/// Replicas that are made at once, `MOVES_MAX` of them at the most to and from one device: as many as four devices take. `FETCH_BUDGET` bounds what
+/// of them is on its way in a node.
+pub const REPAIRS_MAX: usize = 4 * MOVES_MAX;
+
 /// Payloads up to here need no credit: a connection may have `SMALL_FRAMES_MAX` of them in flight.
 pub const SMALL_PAYLOAD_MAX: usize = 64 * KIB as usize;
 

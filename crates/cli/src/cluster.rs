@@ -6,9 +6,9 @@ use crate::exit::{Exit, Result};
 use crate::node::{keeps, of, state};
 use crate::output::Output;
 use crate::show;
-use base::unit::WallTime;
+use base::unit::{WallTime, show_bytes};
 use clap::{Args, Subcommand};
-use client::{ClusterMember, Device, Host, ViewAnswer};
+use client::{ClusterMember, Device, Host, Lacks, ViewAnswer};
 use serde_json::json;
 
 /// Shows how the cluster is
@@ -38,7 +38,9 @@ impl Cluster {
         let view = client.view().await?;
         let devices = client.devices_and_hosts().await?;
         let now = context.clock.wall();
-        let troubles = troubles(&view, &devices, now);
+        let lacks = client.devices().await?.lacks.unwrap_or_default();
+        let mut troubles = troubles(&view, &devices, now);
+        troubles.extend(lacking(&lacks));
         let sum =
             |part: fn(&Device) -> u64| devices.iter().map(|(device, _)| part(device)).fold(0, u64::saturating_add);
         let (used, size) = (sum(|device| device.used), sum(|device| device.capacity));
@@ -62,6 +64,15 @@ impl Cluster {
                 "devices": devices.len(),
                 "used": used,
                 "size": size,
+                "copies": {
+                    "one_left": { "groups": lacks.one_left, "bytes": lacks.one_left_bytes },
+                    "fewer": { "groups": lacks.fewer, "bytes": lacks.fewer_bytes },
+                    "none_left": { "groups": lacks.none_left, "bytes": lacks.none_left_bytes },
+                    "looked_through": !lacks.recounting,
+                    "made": lacks.made,
+                    "copied_bytes": lacks.copied_bytes,
+                    "waits": lacks.waits,
+                },
                 "troubles": troubles,
             }))?;
         } else {
@@ -140,11 +151,48 @@ fn troubles(view: &ViewAnswer, devices: &[(Device, Option<Host>)], now: WallTime
     silent.chain(keepers_in_trouble(view)).chain(keepers_away(view)).chain(troubled).chain(draining).collect()
 }
 
+/// What has fewer copies than it shall have, the worst first.
+fn lacking(lacks: &Lacks) -> Vec<String> {
+    let of = |groups: u64, bytes: u64| format!("{} with {}", show::count(groups, "group", "groups"), show_bytes(bytes));
+    let mut told = Vec::new();
+    if lacks.none_left > 0 {
+        told.push(format!(
+            "{} have no copy left that counts: those bytes are lost unless a device that was given up answers again; `stormwell explain` \
+             tells of which file is where",
+            of(lacks.none_left, lacks.none_left_bytes)
+        ));
+    }
+    if lacks.one_left > 0 {
+        told.push(format!(
+            "{} have one copy left of those that they shall have: bytes are lost if its disk fails now",
+            of(lacks.one_left, lacks.one_left_bytes)
+        ));
+    }
+    if lacks.fewer > 0 {
+        told.push(format!(
+            "{} have fewer copies than they shall have, and more than one",
+            of(lacks.fewer, lacks.fewer_bytes)
+        ));
+    }
+    if lacks.recounting {
+        told.push("what was on a device that was given up is being looked through: more may lack copies".to_string());
+    }
+    if !told.is_empty() {
+        let waits = if lacks.waits.is_empty() { String::new() } else { format!("; some wait for {}", lacks.waits) };
+        told.push(format!(
+            "copies are being made: {} since the leader leads, {} copied{waits}",
+            lacks.made,
+            show_bytes(lacks.copied_bytes)
+        ));
+    }
+    told
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{keepers_away, keepers_in_trouble, troubles};
+    use super::{keepers_away, keepers_in_trouble, lacking, troubles};
     use base::unit::WallTime;
-    use client::{ClusterMember, ClusterNode, Device, Host, ViewAnswer};
+    use client::{ClusterMember, ClusterNode, Device, Host, Lacks, ViewAnswer};
 
     /// Silent nodes and devices in trouble are named with where they are; what serves is not.
     #[test]
@@ -177,6 +225,28 @@ mod tests {
         assert_eq!(told.len(), 2, "{told:?}");
         assert!(told[0].contains("node b at b:7400 is silent") && told[0].contains("1 device"), "{told:?}");
         assert_eq!(told[1], "device /d on node b: missing: x");
+    }
+
+    /// What lacks copies is told with the worst first, and nothing if nothing does.
+    #[test]
+    fn what_lacks_copies() {
+        assert_eq!(lacking(&Lacks::default()), Vec::<String>::new());
+        let lacks = Lacks {
+            none_left: 1,
+            one_left: 2,
+            one_left_bytes: 1 << 20,
+            fewer: 3,
+            waits: "x".into(),
+            ..Lacks::default()
+        };
+        let told = lacking(&lacks);
+        assert!(told[0].contains("1 group with") && told[0].contains("are lost"), "{told:?}");
+        assert!(
+            told[1].contains("2 groups with 1.00 MiB")
+                && told[2].contains("3 groups")
+                && told[3].contains("wait for x"),
+            "{told:?}"
+        );
     }
 
     /// Of several keepers it is said how many may still go.

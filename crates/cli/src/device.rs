@@ -1,5 +1,6 @@
 //! `stormwell device`: the devices of a store, one by one.
 
+mod lost;
 mod named;
 mod rm;
 mod scrub;
@@ -27,13 +28,14 @@ enum What {
     Ls(Ls),
     Scrub(scrub::Scrub),
     Rm(rm::Rm),
+    Lost(lost::Lost),
 }
 
 /// Lists the devices: state, class, used, size, failed operations, node, directory, trouble
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  stormwell device ls
 
-States: `serving`; `draining` after `device rm` or `node drain`, while it is being emptied, with how far that is below it; `out of service` after a failed sync or a second failed write, which no other may follow, reads go on; `missing` if it could not be
+States: `serving`; `draining` after `device rm` or `node drain`, while it is being emptied, with how far that is below it; `out of service` after a failed sync or a second failed write, which no other may follow, reads go on; `lost` after `device lost`, until nothing is left there that is nowhere else; `missing` if it could not be
 opened when the server started. Bytes on a missing device are answered with an error; all others are served.
 
 In a cluster a device is shown, and named, as NODE:DIRECTORY: each machine may have a directory of that name.")]
@@ -46,6 +48,7 @@ impl Device {
             What::Ls(_) => list(context).await,
             What::Scrub(scrub) => scrub.run(context).await,
             What::Rm(rm) => rm.run(context).await,
+            What::Lost(lost) => lost.run(context).await,
         }
     }
 }
@@ -140,6 +143,9 @@ fn id_of(device: &Found) -> String {
 
 /// A word for how it is.
 fn state(device: &Found) -> &'static str {
+    if device.lost {
+        return "lost";
+    }
     match (device.missing, device.drain.is_some(), device.out_of_service) {
         (true, _, _) => "missing",
         (false, true, _) => "draining",
@@ -159,5 +165,6 @@ mod tests {
         assert_eq!(state(&found(false, false)), "serving");
         assert_eq!(state(&found(false, true)), "out of service");
         assert_eq!(state(&found(true, true)), "missing");
+        assert_eq!(state(&Found { lost: true, ..found(true, true) }), "lost");
     }
 }

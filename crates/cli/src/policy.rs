@@ -8,6 +8,7 @@ use base::error::{Error, ErrorKind};
 use base::policy::{Class, Compression, Policy as Wishes};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 
 /// Sets and shows wishes for the bytes under a directory: on which tier, with how many copies, how compressed
 #[derive(Debug, Args)]
@@ -21,7 +22,7 @@ pub struct Policy {
 enum Command {
     /// Sets the wishes of a file or directory; new bytes below follow them, old ones stay where they are
     #[command(after_help = "Examples:
-  stormwell policy set /archive --tier hdd
+  stormwell policy set /archive --tier hdd --replicas 3
   stormwell policy set /logs --compression zstd
   stormwell policy set /archive --inherit
 
@@ -30,21 +31,24 @@ who writes them; what gets no smaller, and pieces under 64 KiB, are stored as th
 is stored (live).
 
 Wishes that are not named stay as they are; what has no wish inherits it from the directory above. To take one back: --inherit
-takes all back, then set the others again. One node keeps one copy: other redundancy is refused.")]
+takes all back, then set the others again.
+
+With --replicas N a file is written and acknowledged with one copy; the others are made within seconds once it is closed, on other nodes where
+there are some. What was written before keeps what it has.")]
     Set {
         /// The file or directory
         path: String,
         /// memory, nvm, ssd, hdd or bulk
         #[arg(long, value_name = "CLASS", value_parser = class)]
         tier: Option<Class>,
-        /// replica(N) or rs(K,M)
-        #[arg(long, value_name = "REDUNDANCY", value_parser = redundancy)]
-        redundancy: Option<u32>,
+        /// How many copies of each byte there shall be, 1 to 16
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=16))]
+        replicas: Option<u32>,
         /// none, lz4 (quick) or zstd (tighter)
         #[arg(long, value_name = "HOW", value_parser = compression)]
         compression: Option<Compression>,
         /// Have no wishes of its own
-        #[arg(long, conflicts_with_all = ["tier", "redundancy", "compression"])]
+        #[arg(long, conflicts_with_all = ["tier", "replicas", "compression"])]
         inherit: bool,
     },
     /// Shows the wishes of a file or directory, and those in force there
@@ -63,28 +67,19 @@ fn compression(text: &str) -> std::result::Result<Compression, String> {
     Compression::from_name(text).ok_or_else(|| "it is one of none, lz4, zstd".to_string())
 }
 
-fn redundancy(text: &str) -> std::result::Result<u32, String> {
-    if text.starts_with("rs(") {
-        return Err("this version has no erasure coding; use replica(1)".to_string());
-    }
-    let copies =
-        text.strip_prefix("replica(").and_then(|rest| rest.strip_suffix(')')).and_then(|rest| rest.parse().ok());
-    copies.filter(|copies| *copies > 0).ok_or_else(|| "it is written replica(N) or rs(K,M)".to_string())
-}
-
 fn object(wishes: Wishes) -> Value {
     json!({
         "tier": wishes.tier.map(Class::name),
-        "redundancy": wishes.replicas.map(|copies| format!("replica({copies})")),
+        "replicas": wishes.replicas,
         "compression": wishes.compression.map(Compression::name),
     })
 }
 
 fn line(wishes: Wishes, otherwise: [&'static str; 3]) -> String {
     let tier = wishes.tier.map_or(otherwise[0], Class::name);
-    let redundancy = wishes.replicas.map_or(otherwise[1].to_string(), |copies| format!("replica({copies})"));
+    let replicas = wishes.replicas.map_or(otherwise[1].to_string(), |replicas| replicas.to_string());
     let compression = wishes.compression.map_or(otherwise[2], Compression::name);
-    format!("tier {tier}, redundancy {redundancy}, compression {compression}")
+    format!("tier {tier}, replicas {replicas}, compression {compression}")
 }
 
 impl Policy {
@@ -92,18 +87,18 @@ impl Policy {
     pub async fn run(self, context: &Context) -> Result<Exit> {
         let client = context.connect("policy").await?;
         match self.command {
-            Command::Set { path, tier, redundancy, compression, inherit } => {
+            Command::Set { path, tier, replicas, compression, inherit } => {
                 let path = path::parse(&path)?;
-                let wishes = Wishes { tier, replicas: redundancy, compression };
+                let wishes = Wishes { tier, replicas, compression };
                 if wishes == Wishes::default() && !inherit {
-                    let text = "no wish is named; use --tier, --redundancy, --compression or --inherit";
+                    let text = "no wish is named; use --tier, --replicas, --compression or --inherit";
                     return Err(Error::new(ErrorKind::Invalid, text).into());
                 }
                 // The store does not compare before it sets: of two that are set in the same moment the later may undo the other.
                 let kept = if inherit { Wishes::default() } else { client.get_policy(&path).await?.0 };
                 let wishes = Wishes {
                     tier: tier.or(kept.tier),
-                    replicas: redundancy.or(kept.replicas),
+                    replicas: replicas.or(kept.replicas),
                     compression: compression.or(kept.compression),
                 };
                 client.set_policy(&path, wishes).await?;
@@ -115,6 +110,17 @@ impl Policy {
                     let name = tier.name();
                     say(&format!("no device of class {name} is served: writes below {path} are refused until one is"));
                 }
+                let nodes = devices.iter().map(|device| device.node).collect::<BTreeSet<_>>().len();
+                if let Some(replicas) = replicas
+                    && nodes < replicas as usize
+                    && devices.len() < replicas as usize
+                    && !context.quiet
+                {
+                    let here = devices.len();
+                    say(&format!(
+                        "the store has {here} of the {replicas} devices that so many copies need: fewer are made until it has more"
+                    ));
+                }
             }
             Command::Get { path } => {
                 let path = path::parse(&path)?;
@@ -124,7 +130,7 @@ impl Policy {
                     output.json(&json!({ "path": path, "own": object(own), "in_force": object(in_force) }))?;
                 } else {
                     output.line(&format!("own       {}", line(own, ["inherited"; 3])))?;
-                    output.line(&format!("in force  {}", line(in_force, ["nvm, ssd or hdd", "replica(1)", "none"])))?;
+                    output.line(&format!("in force  {}", line(in_force, ["nvm, ssd or hdd", "1", "none"])))?;
                 }
                 output.flush()?;
             }

@@ -28,6 +28,11 @@ impl Client {
         self.ask(&device::Drain { device }).await.map(drop)
     }
 
+    /// Gives a device up, for good: nobody counts on what it has any more. `Busy` if it serves: then nothing was done.
+    pub async fn give_up(&self, device: Id) -> Result<()> {
+        self.ask(&device::Lost { device }).await.map(drop)
+    }
+
     /// What the last scrub of a device found damaged. `NotFound` if it was not scrubbed since the node started.
     pub async fn damage(&self, device: Id) -> Result<device::DamageAnswer> {
         self.ask(&device::Damage { device }).await

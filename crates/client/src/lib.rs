@@ -42,7 +42,7 @@ pub use net::message::bag::Info as BagInfo;
 pub use net::message::cluster::{Member as ClusterMember, Node as ClusterNode, ViewAnswer};
 pub use net::message::device::{DamageAnswer, DamagedRange, DrainState, ScrubState};
 pub use net::message::file::{
-    Attributes, Device, DevicesAnswer, Entry, Extent, ListAnswer, Looked, NewAttributes, Seen,
+    Attributes, Device, DevicesAnswer, Entry, Extent, Lacks, ListAnswer, Looked, NewAttributes, Seen,
 };
 pub use net::message::quota::Quota;
 pub use net::message::session::{LookAnswer, NodeStatusAnswer};

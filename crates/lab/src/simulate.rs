@@ -20,6 +20,7 @@ mod outlived;
 mod passes;
 mod passing;
 mod players;
+mod replicas;
 mod returned;
 mod rivals;
 mod scene;

@@ -128,6 +128,7 @@ asks! {
     81 device::Damage => device::DamageAnswer,
     82 device::Drain => Done,
     83 device::Scrubbed => device::ScrubbedAnswer,
+    84 device::Lost => Done,
 
     96 cluster::Report => cluster::ReportAnswer,
     97 cluster::FindSession => cluster::OpenSession,
@@ -181,6 +182,7 @@ pub fn is_change(kind: u16) -> bool {
             | bag::Delete::KIND
             | bag::Rewind::KIND
             | device::Drain::KIND
+            | device::Lost::KIND
             | cluster::DrainNode::KIND
             | cluster::RemoveNode::KIND
     )

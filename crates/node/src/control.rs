@@ -11,6 +11,7 @@ pub mod joining;
 pub mod moving;
 pub mod orders;
 pub mod orphans;
+pub mod repairing;
 pub mod reports;
 pub mod targets;
 pub mod telling;
@@ -21,9 +22,10 @@ use crate::node::{Keeper, Node};
 use collecting::Collect;
 use comparing::{CompareReturned, Sweep, compare_all};
 use drain::Drain;
-use forgetting::{ForgetMemory, ForgetSessions};
+use forgetting::{ForgetDevices, ForgetSessions};
 use joining::JoinBags;
 use orphans::EndAbandoned;
+use repairing::Repair;
 use reports::Report;
 use std::sync::Arc;
 use telling::{TellNodes, gather};
@@ -44,7 +46,7 @@ fn jobs(node: &Arc<Node>, leading: &Arc<Leading>) -> JoinSet<()> {
     let (drains, of) = (node.clone(), leading.clone());
     running.spawn(async move {
         let _comparing = compare_all(&drains, &of).await;
-        job::run(Drain::default(), drains, of).await;
+        tokio::join!(job::run(Drain::default(), drains.clone(), of.clone()), job::run(Repair::default(), drains, of));
     });
     if !leading.alone {
         running.spawn(gather(node.clone(), leading.clone()));
@@ -54,7 +56,7 @@ fn jobs(node: &Arc<Node>, leading: &Arc<Leading>) -> JoinSet<()> {
     running.spawn(job::run(ForgetSessions::default(), node.clone(), leading.clone()));
     running.spawn(job::run(CompareReturned::default(), node.clone(), leading.clone()));
     running.spawn(job::run(JoinBags::default(), node.clone(), leading.clone()));
-    running.spawn(job::run(ForgetMemory, node.clone(), leading.clone()));
+    running.spawn(job::run(ForgetDevices, node.clone(), leading.clone()));
     running.spawn(job::run(EndAbandoned::default(), node.clone(), leading.clone()));
     running.spawn(job::run(Collect::default(), node.clone(), leading.clone()));
     running.spawn(job::run(Sweep::default(), node.clone(), leading.clone()));

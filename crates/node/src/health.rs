@@ -107,6 +107,7 @@ pub fn reported(node: &Node, device: &Device) -> file::Device {
         failures: node.metrics.disks.get(&device.id).map_or(0, |stats| stats.failures()),
         full: usage.full,
         node: None,
+        lost: false,
     }
 }
 

@@ -5,6 +5,7 @@ mod tests;
 
 use crate::control::claims::lock;
 use crate::control::orders::Jobs;
+use crate::control::repairing::Repaired;
 use crate::device::Device;
 use crate::device_handle::DeviceHandle;
 use crate::metadata::Metadata;
@@ -34,6 +35,8 @@ pub struct Leading {
     pub jobs: Jobs,
     /// Says that a device is to be emptied.
     pub drains: Arc<Notify>,
+    /// How far making replicas has come.
+    pub repaired: Repaired,
     /// The nodes have said which devices they have, or had the time to: until then nothing new finds a place.
     gathered: Watched<bool>,
     /// The jobs that run; none: it is over.
@@ -54,6 +57,7 @@ impl Keeper {
             peers: Peers::new(self.network.clone(), self.links_of(term)),
             jobs: Jobs::new(node.clock.clone()),
             drains: Arc::default(),
+            repaired: Repaired::default(),
             gathered: Watched::new(node.is_alone()),
             running: Mutex::new(Some(JoinSet::new())),
             ended: Watched::new(false),

@@ -57,7 +57,7 @@ impl Service for NodeService {
             bag::Seal::KIND | bag::Delete::KIND | bag::Rewind::KIND => node.in_steps(call),
             file::Devices::KIND | file::Recover::KIND | session::Look::KIND => node.in_steps(call),
             whole::Scrub::KIND | whole::Scrubbed::KIND => node.in_steps(call),
-            whole::Damage::KIND | whole::Drain::KIND => node.in_steps(call),
+            whole::Damage::KIND | whole::Drain::KIND | whole::Lost::KIND => node.in_steps(call),
             cluster::View::KIND | cluster::Report::KIND | cluster::FindSession::KIND => node.in_steps(call),
             cluster::DrainNode::KIND | cluster::RemoveNode::KIND => node.in_steps(call),
             order::Fence::KIND..=order::Fetch::KIND => node.handle_control(call),
@@ -458,6 +458,10 @@ impl Node {
                 let ask = ask!(call as whole::Drain);
                 respond(call.respond, self.drain(leading, caller, ask).await);
             }
+            whole::Lost::KIND => {
+                let ask = ask!(call as whole::Lost);
+                respond(call.respond, self.give_up(leading, caller, ask).await);
+            }
             whole::Damage::KIND => {
                 let ask = ask!(call as whole::Damage);
                 respond(call.respond, self.damage(leading, ask.device).await);
@@ -492,7 +496,8 @@ impl Node {
             devices.extend(leading.near_devices(self.id, self.own_devices()).await?);
         }
         devices.extend(leading.far_devices(self).await?);
-        Ok(file::DevicesAnswer { devices, ..totals })
+        let lacks = Some(leading.lacks().await?);
+        Ok(file::DevicesAnswer { devices, lacks, ..totals })
     }
 }
 

@@ -565,6 +565,7 @@ pub fn totals(reply: Reply) -> file::DevicesAnswer {
         files: totals.files,
         directories: totals.directories,
         bytes: totals.bytes,
+        lacks: None,
     }
 }
 

@@ -15,7 +15,27 @@ type Hosted = (Device, Option<Host>);
 /// The devices that a person means by this name; `all` are those that are served.
 pub async fn named(client: &Client, name: &str) -> Result<Vec<Device>> {
     let several = client.view().await?.members.len() > 1;
-    Ok(choose(&client.devices_and_hosts().await?, several, name)?)
+    let found = choose(&client.devices_and_hosts().await?, several, name)?;
+    match &found[..] {
+        [device] if device.missing => {
+            let text =
+                format!("{} is missing; nothing was done; bring the disk back and start the node again", device.place);
+            Err(Error::new(ErrorKind::Busy, text).into())
+        }
+        _ => Ok(found),
+    }
+}
+
+/// The one device that a person means by this name, whether it is there or not.
+pub async fn one_named(client: &Client, name: &str) -> Result<Device> {
+    let several = client.view().await?.members.len() > 1;
+    match &choose(&client.devices_and_hosts().await?, several, name)?[..] {
+        [device] => Ok(device.clone()),
+        _ => {
+            let text = format!("'{name}' does not name one device; nothing was done");
+            Err(Error::new(ErrorKind::Invalid, text).into())
+        }
+    }
 }
 
 /// The same among these, in a store of `several` nodes or of one.
@@ -34,11 +54,6 @@ fn choose(devices: &[Hosted], several: bool, name: &str) -> base::error::Result<
         found = devices.iter().filter(by_id).collect();
     }
     match found[..] {
-        [(device, _)] if device.missing => {
-            let text =
-                format!("{} is missing; nothing was done; bring the disk back and start the node again", device.place);
-            Err(Error::new(ErrorKind::Busy, text))
-        }
         [(device, _)] => Ok(vec![device.clone()]),
         [] => {
             let form = if several { ", as NODE:DIRECTORY," } else { "" };

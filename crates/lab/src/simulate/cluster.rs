@@ -9,6 +9,7 @@ use super::hardware::{End, Hardware};
 use super::operator;
 use super::oracle::{Broken, Check};
 use super::players::{Players, Role};
+use super::replicas;
 use super::scene::{CALL_BOUND, Scene};
 use base::env::{Clock, Random};
 use base::id::ClusterId;
@@ -182,6 +183,7 @@ impl ClusterDirector {
 
     /// Lets clients work and makes trouble until all of them are done.
     pub async fn work(&mut self) -> Check<()> {
+        replicas::wish(&self.scene, &self.random.fork("policy")).await?;
         let mut roles = vec![Role::Push(0), Role::Pull(0), Role::Pull(0), Role::Push(1), Role::Pull(1)];
         roles.extend((0..2 + self.random.below(2) as usize).map(Role::Files));
         roles.extend((4..6).map(Role::SlowFiles));
@@ -399,6 +401,8 @@ impl ClusterDirector {
         }
         // What was given up just now may still be on its way.
         tokio::time::sleep(LATE).await;
+        replicas::are_made(&self.scene, &client).await?;
+        replicas::are_alike(&self.scene, &random, &client).await?;
         let mut ending = Ending::new(self.scene.clone(), &random, client.clone());
         ending.compare(self.players.directories(), true).await?;
         self.count("rot");

@@ -55,6 +55,8 @@ pub struct Scene {
     pub late_syncs: Arc<AtomicU64>,
     /// So many nodes keep the metadata.
     pub keepers: usize,
+    /// So many copies files shall have.
+    pub replicas: u32,
     /// What must be there.
     oracle: Mutex<Oracle>,
     counts: Mutex<BTreeMap<&'static str, u64>>,
@@ -94,9 +96,13 @@ impl Scene {
         let page_max = [1, 2, 3, 7, LIST_PAGE_MAX][random.fork("pages").below(5) as usize];
         // Of clusters half have several.
         let keepers = if !late.is_zero() && random.fork("keepers").one_in(2) { 3 } else { 1 };
+        // Of clusters a third have copies.
+        let copies = random.fork("replicas");
+        let replicas = if !late.is_zero() && copies.one_in(3) { 2 + copies.below(2) as u32 } else { 1 };
         Scene {
             random,
             keepers,
+            replicas,
             remembered_calls,
             remembered_answers,
             page_max,

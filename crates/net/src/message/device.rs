@@ -103,6 +103,15 @@ pub struct Drain {
     pub device: Id,
 }
 
+/// Gives a device up: nobody counts on what it has any more. What has other replicas gets new ones from these; what has none is copied off it, should
+/// it answer again. For good. Refused of one that serves.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct Lost {
+    /// The device.
+    #[prost(message, required, tag = "1")]
+    pub device: Id,
+}
+
 /// How far a drain has come since the node started.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct DrainState {

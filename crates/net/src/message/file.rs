@@ -656,6 +656,9 @@ pub struct Device {
     /// Bytes that it keeps back, so that deletes work when it is full.
     #[prost(uint64, tag = "17")]
     pub reserve: u64,
+    /// It was given up: nobody counts on what it has, and it takes nothing new.
+    #[prost(bool, tag = "18")]
+    pub lost: bool,
 }
 
 /// All devices, and the namespace's totals.
@@ -673,4 +676,42 @@ pub struct DevicesAnswer {
     /// Bytes in files.
     #[prost(uint64, tag = "4")]
     pub bytes: u64,
+    /// What has fewer replicas than it wants; none: its sender does not know.
+    #[prost(message, optional, tag = "5")]
+    pub lacks: Option<Lacks>,
+}
+
+/// How many groups of files that are closed have fewer replicas than they want, and how many bytes these have.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct Lacks {
+    /// Groups of which one good replica is left.
+    #[prost(uint64, tag = "1")]
+    pub one_left: u64,
+    /// Their bytes.
+    #[prost(uint64, tag = "2")]
+    pub one_left_bytes: u64,
+    /// Groups of which more are left.
+    #[prost(uint64, tag = "3")]
+    pub fewer: u64,
+    /// Their bytes.
+    #[prost(uint64, tag = "4")]
+    pub fewer_bytes: u64,
+    /// Groups of which none is left.
+    #[prost(uint64, tag = "5")]
+    pub none_left: u64,
+    /// Their bytes.
+    #[prost(uint64, tag = "6")]
+    pub none_left_bytes: u64,
+    /// What was on a device that was given up is being looked through: there may be more.
+    #[prost(bool, tag = "7")]
+    pub recounting: bool,
+    /// Bytes that were copied for new replicas since the leader began to lead, those under way included.
+    #[prost(uint64, tag = "8")]
+    pub copied_bytes: u64,
+    /// Replicas that were made since then.
+    #[prost(uint64, tag = "9")]
+    pub made: u64,
+    /// Why replicas are not made that could be; empty: they are, or none lacks.
+    #[prost(string, tag = "10")]
+    pub waits: String,
 }

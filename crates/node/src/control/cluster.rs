@@ -205,6 +205,9 @@ impl Leading {
 
     /// The devices of this node, `devices`, with its name before their directories as soon as there are others.
     pub async fn near_devices(&self, itself: NodeId, mut devices: Vec<file::Device>) -> Result<Vec<file::Device>> {
+        let lost = self.devices().await?.into_iter().filter(|info| info.lost).map(|info| Id::from(info.device.0));
+        let lost: Vec<Id> = lost.collect();
+        devices.iter_mut().for_each(|device| device.lost = lost.contains(&device.device));
         let (_, nodes) = self.nodes().await?;
         if let Some(node) = nodes.iter().find(|node| node.info.node == itself && nodes.len() > 1) {
             for device in &mut devices {
@@ -245,6 +248,7 @@ impl Leading {
                 );
             }
             device.device = info.device.0.into();
+            device.lost = info.lost;
             (device.class, device.capacity, device.node) = (info.class.code(), info.capacity, Some(info.node.0.into()));
             devices.push(device);
         }

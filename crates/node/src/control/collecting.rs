@@ -22,7 +22,7 @@
 //!
 //! Of a device that is missing, failed or stands still, groups are struck off: their chunks are found when it is compared, when it is there
 //! again or goes on (`Peers::missed`). Bags wait for all their members. Ranges wait for all devices of their group: no comparison finds
-//! them, for their chunk stays. A device that is none of the store's any more is not waited for.
+//! them, for their chunk stays. A device that is lost, or none of the store's any more, is not waited for.
 
 use super::claims::{Claim, Claims};
 use super::job::{self, Job, said};
@@ -182,28 +182,37 @@ struct Cannot {
     away: BTreeSet<DeviceId>,
     /// They are there, and do not answer.
     still: BTreeSet<DeviceId>,
+    /// Nobody counts on them any more: what they have is never named again as it is.
+    lost: BTreeSet<DeviceId>,
 }
 
 impl Cannot {
     async fn now(node: &Node, leading: &Leading) -> Result<Cannot> {
-        let mut away: BTreeSet<DeviceId> = leading.devices().await?.iter().map(|info| info.device).collect();
+        let known = leading.devices().await?;
+        let lost = known.iter().filter(|info| info.lost).map(|info| info.device).collect();
+        let mut away: BTreeSet<DeviceId> = known.iter().map(|info| info.device).collect();
         for able in leading.device_handles(node).iter().filter(|handle| handle.is_able()) {
             away.remove(&able.id());
         }
-        Ok(Cannot { away, still: leading.jobs.still() })
+        Ok(Cannot { away, still: leading.jobs.still(), lost })
     }
 
     fn has(&self, device: DeviceId) -> bool {
         self.away.contains(&device) || self.still.contains(&device)
     }
 
+    /// Whether it frees nothing now, and has to.
+    fn holds_up(&self, device: DeviceId) -> bool {
+        self.has(device) && !self.lost.contains(&device)
+    }
+
     fn are_none_on(&self, layout: &Layout) -> bool {
-        !layout.replicas().any(|replica| self.has(replica.device))
+        !layout.replicas().any(|replica| self.holds_up(replica.device))
     }
 
     /// Whether a bag is gone when all other devices have dropped it.
     fn is_over(&self, bag: &BagInfo) -> bool {
-        !bag.members.iter().any(|member| self.has(*member))
+        !bag.members.iter().any(|member| self.holds_up(*member))
     }
 
     /// Those that have chunks of groups which are struck off.

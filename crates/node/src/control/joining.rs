@@ -75,7 +75,7 @@ impl Job for JoinBags {
 }
 
 pub fn is_usable(info: &DeviceInfo) -> bool {
-    info.reported && !info.silent && !info.draining
+    info.reported && !info.silent && !info.draining && !info.lost
 }
 
 async fn join_bag(node: &Node, leading: &Leading, bag: &BagInfo, devices: &[DeviceInfo]) -> Result<()> {

@@ -18,7 +18,7 @@ use base::planted::Planted;
 use base::policy;
 use bytes::Bytes;
 use meta::Caller;
-use meta::request::Orphan;
+use meta::request::{DeviceInfo, Orphan};
 use net::message::file::{Attributes, Recover};
 use std::collections::BTreeSet;
 use std::pin::pin;
@@ -80,7 +80,8 @@ impl EndAbandoned {
             return Ok(());
         }
         // Once for all of them: those that wait for a device are looked at again and again.
-        let known: BTreeSet<DeviceId> = leading.devices().await?.iter().map(|info| info.device).collect();
+        let counts = |info: &&DeviceInfo| !info.lost;
+        let known = leading.devices().await?.iter().filter(counts).map(|info| info.device).collect();
         for orphan in orphans {
             let waits_for_none = node.planted == Some(Planted::UnreachableTakenForEmpty);
             // Else its turn comes with its devices, when they take a fence.
@@ -104,9 +105,11 @@ impl EndAbandoned {
 fn may_be_fenced(node: &Node, leading: &Leading, orphan: &Orphan, known: &BTreeSet<DeviceId>) -> bool {
     let still = leading.jobs.still();
     orphan.group.layout.replicas().all(|replica| match leading.device_handle(node, replica.device) {
+        // It is lost, or gone: if it answers, well.
+        _ if !known.contains(&replica.device) => true,
         Ok(_) if still.contains(&replica.device) => false,
         Ok(handle) => matches!(handle, DeviceHandle::Local(_)) || handle.is_able(),
-        Err(_) => !known.contains(&replica.device),
+        Err(_) => false,
     })
 }
 
@@ -130,14 +133,15 @@ async fn end_in_turn(
     drop(claim);
 }
 
-/// A device of a group. None: it is none of the store's any more, as one in memory of an earlier start; what was there is lost.
+/// A device of a group. None: it is none of the store's any more, as one in memory of an earlier start, or was given up and does not answer; what
+/// was there is lost.
 async fn known_place(node: &Node, leading: &Leading, device: DeviceId) -> Result<Option<DeviceHandle>> {
     match leading.device_handle(node, device) {
-        Err(error) => {
-            let is_known = leading.devices().await?.iter().any(|info| info.device == device);
-            if is_known { Err(error) } else { Ok(None) }
+        Ok(handle) if handle.is_able() => Ok(Some(handle)),
+        found => {
+            let counts = leading.devices().await?.iter().any(|info| info.device == device && !info.lost);
+            if counts { found.map(Some) } else { Ok(None) }
         }
-        found => found.map(Some),
     }
 }
 

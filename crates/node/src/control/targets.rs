@@ -17,7 +17,7 @@ impl Leading {
     pub async fn targets(&self, node: &Node, handle: &DeviceHandle) -> Result<Vec<DeviceHandle>> {
         let known = self.devices().await?;
         let usable = |other: &DeviceHandle| {
-            let takes = |info: &DeviceInfo| info.device == other.id() && !info.draining && !info.silent;
+            let takes = |info: &DeviceInfo| info.device == other.id() && !info.draining && !info.lost && !info.silent;
             other.id() != handle.id() && other.is_able() && known.iter().any(takes)
         };
         let others: Vec<DeviceHandle> = self.device_handles(node).into_iter().filter(usable).collect();

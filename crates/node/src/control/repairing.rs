@@ -1,0 +1,317 @@
+//! Replicas are made of what lacks some: of closed files' groups, and of what was on devices that were given up.
+//!
+//! What lacks replicas is on the metadata store's list, the most endangered first, with where each may be copied from and to (`meta`'s `lacking`).
+//! A step begins as many copies as may be under way, several a device at the most, so that reads and writes go on beside them. A copy is claimed,
+//! sealed, durable and compared with the original before it is named (`copying`), and named under the claim of its group: nobody frees anything
+//! of the group in between. What is left to do follows from the list, so whoever leads next goes on.
+
+use super::copying::Copying;
+use super::job::{self, Job};
+use super::orders::PATIENCE;
+use crate::device_handle::DeviceHandle;
+use crate::leading::Leading;
+use crate::log::Level;
+use crate::node::Node;
+use base::error::{Error, ErrorKind, Result};
+use base::id::{ChunkId, DeviceId, GroupId};
+use base::limit::{MOVES_MAX, REPAIRS_MAX};
+use base::moved::Moved;
+use base::planted::Planted;
+use base::unit::Time;
+use meta::Caller;
+use meta::request::LackingColumn;
+use net::message::{Done, device as wire, file};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+/// Groups of the list looked at in one request.
+const PAGE: usize = 64;
+
+/// How long a copy that failed is not tried again: at first, and at most. It doubles each time.
+const AGAIN_FIRST: Duration = Duration::from_secs(1);
+const AGAIN_MOST: Duration = Duration::from_secs(60);
+
+/// Copies that failed of which is remembered when to try again. Of more, all are tried at once.
+const FAILED_MAX: usize = 4096;
+
+/// Between two attempts to find out whether the metadata name a replica.
+const ASK_PAUSE: Duration = Duration::from_millis(500);
+
+/// What repairs have come to in a leadership, for who looks.
+#[derive(Default)]
+pub struct Repaired {
+    /// Bytes copied, those of copies under way included.
+    pub copied: AtomicU64,
+    /// Replicas made.
+    pub made: AtomicU64,
+    /// Why something waits that lacks replicas; empty: nothing does.
+    waits: Mutex<String>,
+}
+
+impl Repaired {
+    fn waits_for(&self, why: String) {
+        *super::claims::lock(&self.waits) = why;
+    }
+}
+
+/// A chunk of which a replica is made.
+type Of = (GroupId, ChunkId);
+
+/// The job.
+#[derive(Default)]
+pub struct Repair {
+    copies: JoinSet<(Of, [DeviceId; 2], Result<()>)>,
+    /// What is being copied, from which device and to which.
+    under_way: BTreeMap<Of, [DeviceId; 2]>,
+    /// When what failed is tried again, and how often it has failed.
+    failed: BTreeMap<Of, (Time, u32)>,
+    /// What was said last of what cannot be copied: once is enough.
+    said: String,
+}
+
+impl Job for Repair {
+    const NAME: &'static str = "repair";
+
+    fn woken_by(leading: &Leading) -> Option<Arc<Notify>> {
+        job::work(leading)
+    }
+
+    async fn step(&mut self, node: &Arc<Node>, leading: &Arc<Leading>) -> Result<bool> {
+        while let Some(ended) = self.copies.try_join_next() {
+            self.note(node, ended.ok());
+        }
+        self.begin(node, leading).await?;
+        if self.under_way.is_empty() {
+            return Ok(false);
+        }
+        // What comes onto the list meanwhile waits for one of these to end: half of a second at the most if there is room for it beside them.
+        let ended = if self.under_way.len() < REPAIRS_MAX {
+            timeout(job::LOOK_EVERY, self.copies.join_next()).await.unwrap_or_default()
+        } else {
+            self.copies.join_next().await
+        };
+        if let Some(ended) = ended {
+            self.note(node, ended.ok());
+        }
+        Ok(true)
+    }
+}
+
+impl Repair {
+    /// Begins as many copies as may be under way.
+    async fn begin(&mut self, node: &Arc<Node>, leading: &Arc<Leading>) -> Result<()> {
+        let (mut after, mut waits) = (None, String::new());
+        while self.under_way.len() < REPAIRS_MAX {
+            let busy = self.busy(node, leading);
+            let request = meta::Request::Lacking { after, limit: PAGE, avoid: busy.iter().copied().collect() };
+            let meta::Reply::Lacking { groups, resume, .. } = leading.metadata.ask(request).await? else {
+                unreachable!("what lacks replicas was asked for")
+            };
+            for group in groups {
+                for column in group.columns {
+                    if self.under_way.len() < REPAIRS_MAX
+                        && let Err(why) = self.begin_one(node, leading, (group.group, &column))
+                        && waits.is_empty()
+                    {
+                        waits = why;
+                    }
+                }
+            }
+            after = resume;
+            if after.is_none() {
+                break;
+            }
+        }
+        leading.repaired.waits_for(waits);
+        Ok(())
+    }
+
+    /// Devices that take no replica now: those that cannot, that stand still, or to and from which as many copies as may be are under way.
+    fn busy(&self, node: &Node, leading: &Leading) -> BTreeSet<DeviceId> {
+        let mut busy = leading.jobs.still();
+        busy.extend(leading.device_handles(node).iter().filter(|handle| !handle.is_able()).map(DeviceHandle::id));
+        let mut counts = BTreeMap::<DeviceId, usize>::new();
+        self.under_way.values().flatten().for_each(|device| *counts.entry(*device).or_default() += 1);
+        busy.extend(counts.into_iter().filter(|(_, count)| *count >= MOVES_MAX).map(|(device, _)| device));
+        busy
+    }
+
+    /// Begins a copy, if it can be made now and is not under way; why not, if that is of interest.
+    fn begin_one(
+        &mut self,
+        node: &Arc<Node>,
+        leading: &Arc<Leading>,
+        (group, column): (GroupId, &LackingColumn),
+    ) -> std::result::Result<(), String> {
+        let of = (group, column.chunk);
+        let now = node.clock.now();
+        let tries = match self.failed.get(&of) {
+            Some((again, _)) if *again > now => return Ok(()),
+            failed => failed.map_or(0, |(_, tries)| *tries),
+        };
+        if self.under_way.contains_key(&of) {
+            return Ok(());
+        }
+        let busy = self.busy(node, leading);
+        let can = |device: &DeviceId| {
+            let handle = leading.device_handle(node, *device).ok()?;
+            (handle.can_be_asked() && (handle.has_failed() || !busy.contains(device))).then_some(handle)
+        };
+        let sources: Vec<DeviceHandle> = column.from.iter().filter_map(can).collect();
+        if sources.is_empty() {
+            return Err(format!("the devices that have what lacks replicas (chunk {})", column.chunk));
+        }
+        let Some(to) = column.to.filter(|to| !busy.contains(to)).and_then(|to| leading.device_handle(node, to).ok())
+        else {
+            return Err("a device on another node with room, for what lacks replicas".to_string());
+        };
+        // Another one each time: one replica may be damaged, or its device slow.
+        let from = sources[tries as usize % sources.len()].clone();
+        let devices = [from.id(), to.id()];
+        self.under_way.insert(of, devices);
+        let (node, leading, length) = (node.clone(), leading.clone(), column.length);
+        self.copies.spawn(async move {
+            let made = leading.meanwhile(make(&node, &leading, of, length, (from, to))).await;
+            (of, devices, made.unwrap_or_else(|| Err(Moved::default().into())))
+        });
+        Ok(())
+    }
+
+    /// One has ended.
+    fn note(&mut self, node: &Node, ended: Option<(Of, [DeviceId; 2], Result<()>)>) {
+        let Some((of, _, made)) = ended else {
+            // A fault in one was said where it happened; which it was is not known.
+            self.copies.abort_all();
+            self.under_way.clear();
+            return;
+        };
+        self.under_way.remove(&of);
+        let Err(error) = made else {
+            self.failed.remove(&of);
+            return;
+        };
+        if error.kind() == ErrorKind::Moved {
+            return;
+        }
+        let tries = self.failed.get(&of).map_or(0, |(_, tries)| *tries) + 1;
+        if self.failed.len() >= FAILED_MAX {
+            self.failed.clear();
+        }
+        let wait = AGAIN_MOST.min(AGAIN_FIRST * 2u32.saturating_pow(tries.min(10) - 1));
+        self.failed.insert(of, (node.clock.now().after(wait), tries));
+        // What is on another list now, or whose device is full or away, is nothing to be told of.
+        if matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::Io) && self.said != error.text() {
+            self.said = error.text().to_string();
+            let text = format!("a replica cannot be made from here: {error}; others are tried");
+            node.log.say(Level::Warn, "repair", &text, &[("group", &of.0), ("chunk", &of.1)]);
+        }
+    }
+}
+
+/// Makes a replica.
+async fn make(
+    node: &Arc<Node>,
+    leading: &Arc<Leading>,
+    of: Of,
+    length: u64,
+    (from, to): (DeviceHandle, DeviceHandle),
+) -> Result<()> {
+    let by = leading.clone();
+    let came = move |bytes: u64| {
+        by.repaired.copied.fetch_add(bytes, Ordering::Relaxed);
+    };
+    let mut copying = Copying::begin((node, leading), of, (from, to), Box::new(came)).await?;
+    copying.at_least = length;
+    let made = name_copy(&copying).await;
+    match &made {
+        Ok(()) => {
+            leading.repaired.made.fetch_add(1, Ordering::Relaxed);
+        }
+        Err(error) => copying.give_up(error).await,
+    }
+    made
+}
+
+/// Copies, and names the copy.
+async fn name_copy(copying: &Copying) -> Result<()> {
+    let Copying { leading, group, chunk, from, to, .. } = copying;
+    let whole = match copying.planted {
+        Some(Planted::RepairedUncopied) => None,
+        _ => copying.at_rest().await?,
+    };
+    let Ok(_claim) = timeout(PATIENCE, leading.jobs.groups.claim(*group)).await else {
+        let text = format!("somebody else works on group {group}; its chunk {chunk} is copied later");
+        return Err(Error::new(ErrorKind::Busy, text));
+    };
+    match &whole {
+        Some(whole) => copying.confirm(whole).await?,
+        None if copying.planted == Some(Planted::RepairedUncopied) => (),
+        None => {
+            let text = format!("chunk {chunk} is not on {} any more", from.shown());
+            return Err(Error::new(ErrorKind::Corrupt, text));
+        }
+    }
+    loop {
+        let request = meta::Request::AddReplica { group: *group, chunk: *chunk, from: from.id(), to: to.id() };
+        match leading.metadata.ask(request).await {
+            Ok(_) => return Ok(()),
+            Err(error) if matches!(error.kind(), ErrorKind::Stale | ErrorKind::NotFound | ErrorKind::Moved) => {
+                return Err(error);
+            }
+            // Whether it is named is not known, so the copy may not go until it is.
+            Err(_) => tokio::time::sleep(ASK_PAUSE).await,
+        }
+    }
+}
+
+impl Leading {
+    /// How many groups lack replicas, and how far making them has come.
+    pub async fn lacks(&self) -> Result<file::Lacks> {
+        let request = meta::Request::Lacking { after: None, limit: 0, avoid: Vec::new() };
+        let meta::Reply::Lacking { lacks, .. } = self.metadata.ask(request).await? else {
+            unreachable!("how many lack replicas was asked for")
+        };
+        let ((one_left, one_left_bytes), (fewer, fewer_bytes)) = (lacks.one_left, lacks.fewer);
+        let (none_left, none_left_bytes) = lacks.none_left;
+        let waits = super::claims::lock(&self.repaired.waits).clone();
+        Ok(file::Lacks {
+            one_left,
+            one_left_bytes,
+            fewer,
+            fewer_bytes,
+            none_left,
+            none_left_bytes,
+            recounting: lacks.recounting,
+            copied_bytes: self.repaired.copied.load(Ordering::Relaxed),
+            made: self.repaired.made.load(Ordering::Relaxed),
+            waits,
+        })
+    }
+}
+
+impl Node {
+    /// Gives a device up. One that takes writes is not: what is on it would be copied for nothing, and what came meanwhile be of no worth.
+    pub async fn give_up(&self, leading: &Leading, caller: Caller, ask: wire::Lost) -> Result<Done> {
+        let device = DeviceId(ask.device.value());
+        let Some(info) = leading.devices().await?.into_iter().find(|info| info.device == device) else {
+            let text = format!("device {device} is not one of this store's; nothing was done");
+            return Err(Error::new(ErrorKind::NotFound, text));
+        };
+        if !info.lost && leading.device_handle(self, device).is_ok_and(|handle| handle.is_able()) {
+            let text = format!(
+                "device {device} serves; nothing was done; empty it with `stormwell device rm`, or take it away and give it up then"
+            );
+            return Err(Error::new(ErrorKind::Busy, text));
+        }
+        leading.metadata.ask_for(caller, meta::Request::DeviceLost { device }).await?;
+        let text = "a device was given up: what has other replicas gets new ones, what has none is lost unless it answers again";
+        self.log.say(Level::Warn, "repair", text, &[("device", &device)]);
+        Ok(Done {})
+    }
+}

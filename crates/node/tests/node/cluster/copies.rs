@@ -1,0 +1,117 @@
+//! Files of which there shall be more than one copy: made when they are closed, and made anew when a device is given up.
+
+use super::{Client, Cluster, ask};
+use crate::until;
+use base::error::ErrorKind;
+use base::limit::NODE_SILENCE_MAX;
+use net::Payload;
+use net::message::{Id, chunk, device, file};
+use std::collections::BTreeSet;
+
+async fn want(client: &Client, replicas: u32) {
+    let policy = file::Policy { replicas, ..file::Policy::default() };
+    let set = file::SetPolicy { path: "/".to_string(), policy, ..file::SetPolicy::default() };
+    ask(&client.keeper, &set).await.expect("set");
+}
+
+async fn lacks(client: &Client) -> file::Lacks {
+    ask(&client.keeper, &file::Devices {}).await.expect("listed").lacks.expect("it knows")
+}
+
+async fn all_made(client: &Client) {
+    until("all copies are made", async || {
+        let lacks = lacks(client).await;
+        lacks.one_left + lacks.fewer + lacks.none_left == 0 && !lacks.recounting
+    })
+    .await;
+}
+
+fn bytes_of(number: usize) -> Vec<u8> {
+    (0..3_000 + 70_000 * number).map(|at| (at * 7 + number) as u8).collect()
+}
+
+async fn write(client: &Client, number: usize) -> String {
+    let mut open = client.create(&format!("/f{number}")).await.expect("a file");
+    for piece in bytes_of(number).chunks(50_000) {
+        client.append(&mut open, piece).await.expect("appended");
+    }
+    client.close(&open).await.expect("closed");
+    open.path
+}
+
+/// The devices of each copy of a file, all of which have these bytes.
+async fn copies(client: &Client, path: &str, bytes: &[u8]) -> Vec<Id> {
+    let locate = file::Locate { path: path.to_string(), length: u64::MAX >> 1, ..file::Locate::default() };
+    let located = ask(&client.keeper, &locate).await.expect("located");
+    let [extent] = &located.extents[..] else { panic!("{path} has {} extents", located.extents.len()) };
+    let column = &extent.layout.columns[0];
+    let devices: Vec<Id> = std::iter::once(column.device).chain(column.others.iter().copied()).collect();
+    for device in &devices {
+        let ranges = vec![chunk::Range { offset: extent.group_offset, length: extent.length }];
+        let read = chunk::Read { device: *device, chunk: column.chunk, ranges, ..chunk::Read::default() };
+        let (answer, payload) = client.at(*device).call(&read, Payload::empty()).await.expect("it is there");
+        assert!(answer.sealed, "{path} on {device:?}");
+        assert!(payload.into_bytes() == bytes, "{path} has other bytes on {device:?}");
+    }
+    devices
+}
+
+/// Each closed file gets its copies on different nodes, those that were cut short, too, with the same bytes, and none that is open. A device that
+/// serves is not given up. One that is gone for good is: its files get other copies from those that are left, and it is forgotten; when its node
+/// comes back with it, it has no part in anything.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn made_and_made_anew() {
+    let mut cluster = Cluster::start("copies", 4).await;
+    let client = cluster.client(1).await;
+    want(&client, 2).await;
+    let mut open = client.create("/open").await.expect("a file");
+    client.append(&mut open, b"not closed yet").await.expect("appended");
+    for number in 0..12 {
+        let path = write(&client, number).await;
+        if number % 3 == 2 {
+            let length = bytes_of(number).len() as u64 / 2;
+            ask(&client.keeper, &file::Truncate { path, length, ..file::Truncate::default() }).await.expect("cut");
+        }
+    }
+    all_made(&client).await;
+    let expected = |number: usize| {
+        let bytes = bytes_of(number);
+        let length = if number % 3 == 2 { bytes.len() / 2 } else { bytes.len() };
+        bytes[..length].to_vec()
+    };
+    let mut used = BTreeSet::new();
+    for number in 0..12 {
+        let devices = copies(&client, &format!("/f{number}"), &expected(number)).await;
+        let nodes: BTreeSet<_> = devices.iter().map(|device| client.at(*device).node()).collect();
+        assert_eq!((devices.len(), nodes.len()), (2, 2), "/f{number}: {devices:?}");
+        used.extend(devices.iter().map(|device| device.value()));
+    }
+    assert!(used.len() > 2, "all copies are on two devices");
+    let gone = client.far();
+    let refused = ask(&client.keeper, &device::Lost { device: gone }).await.expect_err("it serves");
+    assert_eq!(refused.kind(), ErrorKind::Busy);
+    client.close(&open).await.expect("closed");
+    all_made(&client).await;
+    copies(&client, "/open", b"not closed yet").await;
+    let place = client.listed().await.into_iter().find(|device| device.device == gone).expect("listed").place;
+    let number = (1..4).find(|number| place.starts_with(&format!("n{number}:"))).expect("a node has it");
+    cluster.stop(number).await;
+    cluster.ahead(NODE_SILENCE_MAX);
+    ask(&client.keeper, &device::Lost { device: gone }).await.expect("given up");
+    until("it is forgotten", async || !client.listed().await.iter().any(|device| device.device == gone)).await;
+    all_made(&client).await;
+    let client = cluster.again(client).await;
+    for number in 0..12 {
+        let devices = copies(&client, &format!("/f{number}"), &expected(number)).await;
+        assert!(devices.len() == 2 && !devices.contains(&gone), "/f{number}: {devices:?}");
+    }
+    cluster.run(number).await;
+    let client = cluster.again(client).await;
+    write(&client, 12).await;
+    all_made(&client).await;
+    for number in 0..13 {
+        let bytes = if number < 12 { expected(number) } else { bytes_of(number) };
+        assert!(!copies(&client, &format!("/f{number}"), &bytes).await.contains(&gone));
+    }
+    cluster.stop_all().await;
+}
