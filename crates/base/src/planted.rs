@@ -139,11 +139,13 @@ pub enum Planted {
     HalfACopyCounts,
     /// A keeper whose log lacks what it said it has goes on with what is left.
     RotTakenForTear,
+    /// `node::control`: what a drain copied is named without a comparison with the original.
+    CopyUncompared,
 }
 
 impl Planted {
     /// Every one of them.
-    pub const ALL: [Planted; 67] = [
+    pub const ALL: [Planted; 68] = [
         Planted::AnsweredBeforeSync,
         Planted::AnsweredBeforeWrite,
         Planted::EarlyRecordsForgotten,
@@ -211,6 +213,7 @@ impl Planted {
         Planted::WipedKeeperVotes,
         Planted::HalfACopyCounts,
         Planted::RotTakenForTear,
+        Planted::CopyUncompared,
     ];
 
     /// Whether only several nodes together can have it.
@@ -250,6 +253,7 @@ impl Planted {
             Planted::FloorForgottenAtTurn => Some("meta keepers::named::a_late_call_is_not_done_again"),
             Planted::StaleClockTaken => Some("meta keepers::named::an_old_clock_tells_nothing"),
             Planted::OldTermObeyed => Some("node cluster::orders::a_leader_that_is_over"),
+            Planted::CopyUncompared => Some("node leading::tests::copies::a_copy_of_other_bytes"),
             Planted::PromiseForgotten => Some("quorum named::a_refusal_ends_no_promise"),
             _ => None,
         }
@@ -331,6 +335,7 @@ impl Planted {
             Planted::WipedKeeperVotes => "a keeper that lost what it promised votes again",
             Planted::HalfACopyCounts => "a copy of a keeper's tree counts before it is whole",
             Planted::RotTakenForTear => "a keeper goes on without what it said it has",
+            Planted::CopyUncompared => "a copy is named though its bytes are not those of the original",
         }
     }
 }
