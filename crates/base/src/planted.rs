@@ -143,11 +143,13 @@ pub enum Planted {
     LackNotMarked,
     /// A replica is named where nothing was copied to.
     RepairedUncopied,
+    /// `node::control`: what a drain copied is named without a comparison with the original.
+    CopyUncompared,
 }
 
 impl Planted {
     /// Every one of them.
-    pub const ALL: [Planted; 69] = [
+    pub const ALL: [Planted; 70] = [
         Planted::AnsweredBeforeSync,
         Planted::AnsweredBeforeWrite,
         Planted::EarlyRecordsForgotten,
@@ -217,6 +219,7 @@ impl Planted {
         Planted::RotTakenForTear,
         Planted::LackNotMarked,
         Planted::RepairedUncopied,
+        Planted::CopyUncompared,
     ];
 
     /// Whether only several nodes together can have it.
@@ -256,6 +259,7 @@ impl Planted {
             Planted::FloorForgottenAtTurn => Some("meta keepers::named::a_late_call_is_not_done_again"),
             Planted::StaleClockTaken => Some("meta keepers::named::an_old_clock_tells_nothing"),
             Planted::OldTermObeyed => Some("node cluster::orders::a_leader_that_is_over"),
+            Planted::CopyUncompared => Some("node leading::tests::copies::a_copy_of_other_bytes"),
             Planted::PromiseForgotten => Some("quorum named::a_refusal_ends_no_promise"),
             _ => None,
         }
@@ -339,6 +343,7 @@ impl Planted {
             Planted::RotTakenForTear => "a keeper goes on without what it said it has",
             Planted::LackNotMarked => "what lacks replicas gets none",
             Planted::RepairedUncopied => "a replica is named that is not there",
+            Planted::CopyUncompared => "a copy is named though its bytes are not those of the original",
         }
     }
 }

@@ -147,6 +147,7 @@ asks! {
     120 order::Kept => order::KeptAnswer,
     121 order::Fetch => Done,
     122 order::Follow => Done,
+    123 order::Sums => order::SumsAnswer,
 
     128 keeper::Step => Done,
     129 keeper::Form => keeper::FormAnswer,
@@ -212,7 +213,7 @@ pub fn answer_max(kind: u16, question: &[u8]) -> usize {
         cluster::Report::KIND | session::Look::KIND => FRAME_MESSAGE_MAX,
         cluster::View::KIND => VIEWED,
         bag::List::KIND | device::Damage::KIND | device::Scrubbed::KIND => FRAME_MESSAGE_MAX,
-        order::Inventory::KIND | order::Kept::KIND => FRAME_MESSAGE_MAX,
+        order::Inventory::KIND | order::Kept::KIND | order::Sums::KIND => FRAME_MESSAGE_MAX,
         file::GetXattrs::KIND => XATTRS_BYTES_MAX + XATTRS_MAX * 16,
         bag::Create::KIND | bag::Stat::KIND | bag::Seal::KIND | bag::Rewind::KIND => BAG_INFO,
         file::Locate::KIND => LOCATED,

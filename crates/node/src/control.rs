@@ -4,6 +4,7 @@ pub mod claims;
 pub mod cluster;
 pub mod collecting;
 pub mod comparing;
+pub mod copying;
 pub mod drain;
 pub mod forgetting;
 pub mod job;
@@ -16,6 +17,7 @@ pub mod reports;
 pub mod targets;
 pub mod telling;
 pub mod turns;
+pub mod verifying;
 
 use crate::leading::Leading;
 use crate::node::{Keeper, Node};

@@ -204,8 +204,8 @@ impl DeviceHandle {
             DeviceHandle::Remote(far) => far,
         };
         match far.ask(&piece::Stat { device: far.id(), chunk: chunk.0.into() }).await {
-            Ok(piece::StatAnswer { length, sealed, generation }) => {
-                Ok(Some(Extent { length, sealed, generation: Generation(generation) }))
+            Ok(piece::StatAnswer { length, sealed, generation, crc }) => {
+                Ok(Some(Extent { length, sealed, generation: Generation(generation), crc }))
             }
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),

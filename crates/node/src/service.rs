@@ -6,6 +6,7 @@ pub mod fetching;
 pub mod keepers;
 pub mod moved;
 pub mod scrub;
+pub mod sums;
 
 use crate::control::orphans;
 use crate::device::bags::Waiter;
@@ -60,7 +61,7 @@ impl Service for NodeService {
             whole::Damage::KIND | whole::Drain::KIND | whole::Lost::KIND => node.in_steps(call),
             cluster::View::KIND | cluster::Report::KIND | cluster::FindSession::KIND => node.in_steps(call),
             cluster::DrainNode::KIND | cluster::RemoveNode::KIND => node.in_steps(call),
-            order::Fence::KIND..=order::Fetch::KIND => node.handle_control(call),
+            order::Fence::KIND..=order::Fetch::KIND | order::Sums::KIND => node.handle_control(call),
             order::Follow::KIND => node.follow(call),
             keeper::Step::KIND..=keeper::Begin::KIND => node.speak_as_keeper(call),
             session::NodeStatus::KIND => node.status(call),

@@ -173,4 +173,8 @@ pub struct StatAnswer {
     /// The generation of its writer.
     #[prost(uint64, tag = "3")]
     pub generation: u64,
+    /// CRC32C of all that is stored of it, as it came, also of what was released since: of its bytes, if none are in cells. That of two chunks whose
+    /// bytes came in the same form is the same. Absent: from a node that does not know the field.
+    #[prost(fixed32, optional, tag = "4")]
+    pub crc: Option<u32>,
 }

@@ -260,6 +260,32 @@ pub struct Fetch {
     pub end: u64,
 }
 
+/// Asks what a device reads of a chunk, to compare it with what another one has: all is compared with its stored checksums.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct Sums {
+    /// The device.
+    #[prost(message, required, tag = "1")]
+    pub device: Id,
+    /// The chunk.
+    #[prost(message, required, tag = "2")]
+    pub chunk: Id,
+    /// What to read; `base::limit::LIST_PAGE_MAX` ranges of `base::limit::FETCH_MAX` bytes together at the most.
+    #[prost(message, repeated, tag = "3")]
+    pub ranges: Vec<super::chunk::Range>,
+}
+
+/// What the device has read.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct SumsAnswer {
+    /// CRC32C of what is stored of the ranges, one after the other. A cell that a range touches counts whole and as it is stored, once in each range: a
+    /// fetch copies it so, so that of a copy the sums are those of its original. Says nothing if some of it is damaged.
+    #[prost(fixed32, tag = "1")]
+    pub crc: u32,
+    /// The parts of the ranges, each of `base::limit::RECORD_PAYLOAD_MAX` bytes or several such, in which bytes do not match their checksums.
+    #[prost(message, repeated, tag = "2")]
+    pub damaged: Vec<super::chunk::Range>,
+}
+
 /// Who orders leads the keepers, in the term that its link's greeting says: the node reports to it at once, and obeys no leader of an earlier term
 /// any more.
 #[derive(Clone, PartialEq, Eq, Message)]

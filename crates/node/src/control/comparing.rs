@@ -1,9 +1,10 @@
 //! Devices are compared with the metadata store: what is on one and should not be there is deleted. That is whatever was to be deleted while
 //! the device was away, failed or stood still, copies that were not finished, and what came for a group or bag that was deleted meanwhile.
 //!
-//! A chunk may be named on a device while that is compared (`moving`), or copied there anew. So what is unknown is claimed with its group,
-//! looked up once more, and deleted under the claim, which is kept until the device answers: until then no copy of it is named there, and a
-//! move that had begun looks at its copy under its own claim before it names it. What somebody else has claimed is left for the next time.
+//! A chunk may be copied to a device while that is compared (`copying`), and named there. So what is unknown is claimed as a chunk that is copied is,
+//! and with its group, looked up once more, and deleted under the claims, which are kept until the device answers: a copy is deleted that nobody makes
+//! any more, or none, and what was named before they were claimed is known. What somebody else has claimed is left for the next time. A copy of an
+//! earlier leadership nobody names any more, or it is named by the time that this one is told anything of the metadata.
 
 use super::claims::{Claim, Claims};
 use super::job::{GATHER, Job, LOOK_EVERY, said};
@@ -110,7 +111,7 @@ pub async fn compare(node: &Node, leading: &Leading, handle: &DeviceHandle) -> R
         left.chunks += page.chunks - page.unknown.len() - page.newer;
         left.newer += page.newer;
         after = page.next;
-        let claimed = page.forget((node, leading), handle, false).await?;
+        let claimed = page.forget((node, leading), handle).await?;
         (left.chunks, left.claimed) = (left.chunks + claimed, left.claimed + claimed);
         if after.is_none() {
             return Ok(left);
@@ -160,7 +161,7 @@ impl Job for Sweep {
             let page = async {
                 let page = page_of((&swept, &of), &handle, after).await?;
                 let next = page.next;
-                page.forget((&swept, &of), &handle, true).await?;
+                page.forget((&swept, &of), &handle).await?;
                 Ok::<_, Error>(next)
             };
             let swept = of.meanwhile(page).await;
@@ -233,29 +234,23 @@ async fn page_of((node, leading): (&Node, &Leading), handle: &DeviceHandle, afte
 }
 
 impl Page {
-    /// Deletes what should not be there. How many of these chunks stay because somebody works on their groups. `unless_copied`: nothing is
-    /// deleted while a device is being emptied, whose copies are not known yet.
-    async fn forget(
-        self,
-        (node, leading): (&Node, &Leading),
-        handle: &DeviceHandle,
-        unless_copied: bool,
-    ) -> Result<usize> {
-        let mut claims: BTreeMap<GroupId, Option<Claim<GroupId>>> = BTreeMap::new();
-        for (_, stat) in &self.unknown {
-            if let Owner::Group(group) = stat.owner {
-                claims.entry(group).or_insert_with(|| leading.jobs.groups.try_claim(group));
+    /// Deletes what should not be there. How many of these chunks stay because somebody copies them, or works on their groups.
+    async fn forget(self, (node, leading): (&Node, &Leading), handle: &DeviceHandle) -> Result<usize> {
+        let mut groups: BTreeMap<GroupId, Option<Claim<GroupId>>> = BTreeMap::new();
+        let (mut ours, mut copying) = (Vec::new(), Vec::new());
+        for (chunk, stat) in &self.unknown {
+            let Owner::Group(group) = stat.owner else { continue };
+            let claim = groups.entry(group).or_insert_with(|| leading.jobs.groups.try_claim(group));
+            if claim.is_some()
+                && let Some(claim) = leading.jobs.copying.try_claim((group, *chunk))
+            {
+                ours.push((*chunk, *stat));
+                copying.push(claim);
             }
         }
-        let is_ours = |stat: &ChunkStat| matches!(stat.owner, Owner::Group(group) if claims[&group].is_some());
-        let ours: Vec<_> = self.unknown.iter().copied().filter(|(_, stat)| is_ours(stat)).collect();
         let claimed = self.unknown.len() - ours.len();
-        // What was being named until it was claimed is known now.
+        // What was being copied and named until it was claimed is known now.
         let unknown = leading.unknown_chunks(node, handle.id(), &ours).await?.chunks;
-        // A drain that begins now copies nothing that is on this page.
-        if unless_copied && leading.device_handles(node).iter().any(DeviceHandle::is_draining) {
-            return Ok(claimed);
-        }
         if !unknown.is_empty() {
             asked(leading, handle, handle.delete(unknown)).await?;
         }

@@ -24,7 +24,6 @@ use meta::request::{Carried, DeviceInfo};
 use net::message::{Done, cluster, device as wire};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use tokio::sync::{Notify, OwnedSemaphorePermit};
 use tokio::task::{JoinError, JoinSet};
 
@@ -280,10 +279,10 @@ impl Moves<'_> {
         let target = to.id();
         *self.under_way.entry(target).or_default() += 1;
         let (node, leading) = (self.node.clone(), self.leading.clone());
-        let (from, copied) = (self.handle.clone(), AtomicU64::new(0));
-        let one = Move { node, leading, group, chunk, from, to, copied };
+        let from = self.handle.clone();
         self.tasks.spawn(async move {
-            let moved = one.leading.meanwhile(one.run()).await.unwrap_or_else(|| Err(Moved::default().into()));
+            let moves = async { Move::begin((&node, &leading), (group, chunk), (from, to)).await?.run().await };
+            let moved = leading.meanwhile(moves).await.unwrap_or_else(|| Err(Moved::default().into()));
             drop(turn);
             (target, moved)
         });

@@ -9,7 +9,7 @@ use super::claims::{Claims, lock};
 use crate::device_handle::DeviceHandle;
 use base::env::Clock;
 use base::error::{Error, ErrorKind, Result};
-use base::id::{BagId, DeviceId, GroupId};
+use base::id::{BagId, ChunkId, DeviceId, GroupId};
 use base::limit::{MOVES_MAX, NODE_SILENCE_MAX};
 use base::unit::Time;
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,6 +29,8 @@ const PATIENCE_IN_ALL: Duration = Duration::from_secs(4 * PATIENCE.as_secs());
 pub struct Jobs {
     /// Groups whose chunks are being freed, or are named on another device.
     pub groups: Claims<GroupId>,
+    /// Chunks of groups that are being copied to another device, or deleted because the metadata do not know them there.
+    pub copying: Claims<(GroupId, ChunkId)>,
     /// Bags whose members change, or that are being dropped.
     pub bags: Claims<BagId>,
     /// Devices that are told of a bag: before they become members of it, and when they come back.
@@ -43,8 +45,8 @@ impl Jobs {
     /// Nobody works on anything yet.
     pub fn new(clock: Arc<dyn Clock>) -> Jobs {
         let (groups, bags, told) = (Claims::default(), Claims::default(), Claims::default());
-        let moves = Arc::new(Semaphore::new(MOVES_MAX));
-        Jobs { groups, bags, told, unanswered: Unanswered::new(clock), moves }
+        let (copying, moves) = (Claims::default(), Arc::new(Semaphore::new(MOVES_MAX)));
+        Jobs { groups, copying, bags, told, unanswered: Unanswered::new(clock), moves }
     }
 
     /// Devices that stand still.

@@ -1,6 +1,6 @@
 //! Which device takes what is on one that is being emptied.
 
-use super::moving::STEP;
+use super::copying::STEP;
 use crate::device_handle::DeviceHandle;
 use crate::leading::Leading;
 use crate::node::Node;

@@ -1,7 +1,7 @@
 //! The engine's answers as the wire has them.
 
 use base::error::Result;
-use chunk::{Cell, Reply};
+use chunk::{Cell, ChunkStat, Reply};
 use net::message::chunk as wire;
 use net::{Payload, Piece, Responder};
 
@@ -19,10 +19,10 @@ pub fn answer_wire(respond: Responder, result: Result<Reply>, piece: Option<Piec
             respond.answer(wire::ReadAnswer { chunk_length, sealed, blocks, cells }, payload);
         }
         Ok(Reply::Sealed { length, crc }) => respond.answer(wire::SealAnswer { length, crc }, Payload::empty()),
-        Ok(Reply::Stat(stat)) => respond.answer(
-            wire::StatAnswer { length: stat.length, sealed: stat.sealed, generation: stat.generation.0 },
-            Payload::empty(),
-        ),
+        Ok(Reply::Stat(ChunkStat { length, generation, sealed, crc, .. })) => {
+            let answer = wire::StatAnswer { length, sealed, generation: generation.0, crc: Some(crc) };
+            respond.answer(answer, Payload::empty());
+        }
         Ok(Reply::Length(_) | Reply::Done | Reply::Acknowledged { .. } | Reply::List { .. }) => {
             unreachable!("the wire does not ask for this")
         }

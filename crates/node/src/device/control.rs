@@ -21,6 +21,8 @@ pub struct Extent {
     pub generation: Generation,
     /// Whether it is complete.
     pub sealed: bool,
+    /// CRC32C of all that is stored of it, as it came, also of what was released since. None: its node, of an older version, does not say.
+    pub crc: Option<u32>,
 }
 
 /// What is left of a chunk.
@@ -87,8 +89,8 @@ impl Device {
     /// What is known of a chunk, if it is there.
     pub async fn stat(&self, chunk: ChunkId) -> Result<Option<Extent>> {
         match self.ask(Request::Stat { chunk }).await {
-            Ok(Reply::Stat(ChunkStat { length, generation, sealed, .. })) => {
-                Ok(Some(Extent { length, generation, sealed }))
+            Ok(Reply::Stat(ChunkStat { length, generation, sealed, crc, .. })) => {
+                Ok(Some(Extent { length, generation, sealed, crc: Some(crc) }))
             }
             Ok(other) => unreachable!("a chunk was asked about: {other:?}"),
             // Nothing was written to it yet.

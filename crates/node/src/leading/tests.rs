@@ -1,5 +1,7 @@
 //! Leaderships that begin and end on nodes that serve, and what a keeper does that does not lead.
 
+mod copies;
+
 use super::Leading;
 use crate::control::begin;
 use crate::control::moving::Move;
@@ -180,8 +182,8 @@ async fn begun(keeps: &Served, leading: &Arc<Leading>) -> (Move, Vec<Arc<Device>
     let (group, chunk) = (GroupId(1), ChunkId(1));
     written(&devices[0], (group, chunk), 0).await.expect("room");
     let (from, to) = (DeviceHandle::Local(devices[0].clone()), DeviceHandle::Local(devices[1].clone()));
-    let (node, copied) = (keeps.node.clone(), AtomicU64::new(0));
-    (Move { node, leading: leading.clone(), group, chunk, from, to, copied }, devices)
+    let one = Move::begin((&keeps.node, leading), (group, chunk), (from, to)).await.expect("nobody else copies it");
+    (one, devices)
 }
 
 /// A move whose keeper leads no more when it names the copy ends, and lets go of what it claimed. Whether the copy is named is not known: it
@@ -191,7 +193,7 @@ async fn moved_and_not_known() {
     let keeps = Served::start("moves", 2, None).await;
     let leading = keeps.leads_idly(2).await;
     let (one, devices) = begun(&keeps, &leading).await;
-    let (group, chunk) = (one.group, one.chunk);
+    let (group, chunk) = (one.copying.group, one.copying.chunk);
     keeps.keeper().metadata.moved.store(true, Ordering::Relaxed);
     let moved = timeout(PATIENCE, one.run()).await.expect("it does not ask for ever");
     assert_eq!(kind(moved), Some(ErrorKind::Moved));
@@ -231,7 +233,7 @@ async fn cut_while_writers_wait() {
     let keeps = Served::start("cut", 2, None).await;
     let leading = keeps.leads_idly(2).await;
     let (one, devices) = begun(&keeps, &leading).await;
-    let (group, chunk) = (one.group, one.chunk);
+    let (group, chunk) = (one.copying.group, one.copying.chunk);
     // Somebody works on the group, for which the move waits while it holds the chunk.
     let claim = leading.jobs.groups.try_claim(group);
     let of = leading.clone();

@@ -33,6 +33,7 @@ impl Node {
             wire::Inventory::KIND => carry(call, |ask| self.order_inventory(ask)).await,
             wire::Kept::KIND => carry(call, |ask| self.order_kept(ask)).await,
             wire::BagCounts::KIND => carry(call, |ask| self.order_counts(ask)).await,
+            wire::Sums::KIND => carry(call, |ask| self.sums(ask)).await,
             wire::Fence::KIND => {
                 self.in_turn(call, term, |ask: &wire::Fence| ask.device, |ask| self.order_fence(ask)).await
             }
@@ -170,7 +171,7 @@ async fn carry<A: Ask, F: Future<Output = Result<A::Answer>>>(mut call: Call, do
     }
 }
 
-fn check_length(length: usize) -> Result<()> {
+pub fn check_length(length: usize) -> Result<()> {
     if length <= LIST_PAGE_MAX {
         return Ok(());
     }

@@ -180,7 +180,7 @@ fn questions_about_others() -> Vec<(u16, Vec<u8>)> {
         of(&cluster::View::default()),
         of(&order::Fence { device, chunk, generation: 2 }),
         of(&order::Delete { device, chunks: vec![chunk] }),
-        of(&order::Release { device, chunk, ranges: vec![range] }),
+        of(&order::Release { device, chunk, ranges: vec![range.clone()] }),
         of(&order::Inventory { device, after: Some(chunk), limit: 10 }),
         of(&order::BagCounts { device, bag: 1 }),
         of(&order::BeginPass { device, bag: 1, pass: 1, retain: true }),
@@ -195,6 +195,7 @@ fn questions_about_others() -> Vec<(u16, Vec<u8>)> {
             address: "nowhere".to_string(),
             ..Default::default()
         }),
+        of(&order::Sums { device, chunk, ranges: vec![range] }),
         of(&order::Follow { address: "nowhere".to_string() }),
         of(&keeper::Step { store: device, from: 1, to: 2, draw: chunk, parts: vec![10, 20] }),
         of(&keeper::Form { keepers: vec!["nowhere".to_string(); 3], place: 1, draw: chunk }),

@@ -127,7 +127,7 @@ impl State {
 
     pub fn chunk_stat(&mut self, ask: &Stat) -> Result<StatAnswer> {
         let chunk = self.chunks.get(&ask.chunk.value()).ok_or_else(missing)?;
-        Ok(StatAnswer { length: chunk.length, sealed: chunk.sealed, generation: chunk.generation })
+        Ok(StatAnswer { length: chunk.length, sealed: chunk.sealed, generation: chunk.generation, crc: None })
     }
 
     /// Moves a chunk to another name, as packing anew does.

@@ -3,10 +3,11 @@
 use super::{Cluster, ask, link_settings, link_to};
 use crate::failing::FailingWorld;
 use crate::until;
+use base::checksum::crc32c;
 use base::error::ErrorKind;
 use base::id::NodeId;
 use base::planted::Planted;
-use net::message::{Id, chunk, cluster, order};
+use net::message::{Id, chunk, cluster, device, file, order};
 use net::{Asker, CallNumbers, Link, LinkSettings};
 use std::sync::Arc;
 
@@ -60,6 +61,36 @@ async fn a_leader_that_is_over() {
     }
 }
 
+/// A file whose last bytes were cut off moves from one node to another: its chunk has released them, so what both devices keep is read and summed up,
+/// each by its own node, and the copy keeps as much.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_chunk_with_a_hole_moves() {
+    let cluster = Cluster::start("hole", 2).await;
+    let client = cluster.client(1).await;
+    let far = client.far();
+    let mut open = client.create_on(far, "cut").await;
+    let bytes: Vec<u8> = (0..300_000_u32).map(|at| (at / 100) as u8).collect();
+    client.append(&mut open, &bytes).await.expect("written");
+    client.close(&open).await.expect("closed");
+    let truncate = file::Truncate { path: open.path.clone(), length: 100_000, looked: None };
+    ask(&client.keeper, &truncate).await.expect("cut");
+    let chunk = open.opened.group.layout.columns[0].chunk;
+    let link = orders(cluster.address(1), client.keeper.node(), 1).await;
+    let kept = async || ask(&link, &order::Kept { device: far, chunk, start: 0 }).await.expect("it answers").ranges;
+    until("it is released", async || kept().await == [chunk::Range { offset: 0, length: 100_000 }]).await;
+    let sums = order::Sums { device: far, chunk, ranges: kept().await };
+    let expected = order::SumsAnswer { crc: crc32c(&bytes[..100_000]), damaged: Vec::new() };
+    assert_eq!(ask(&link, &sums).await, Ok(expected));
+    let stat = ask(&link, &chunk::Stat { device: far, chunk }).await.expect("it is there");
+    assert_eq!((stat.length, stat.crc), (300_000, Some(crc32c(&bytes))), "also of what was released");
+    let before = cluster.calls(1, "order::Sums").await;
+    ask(&client.keeper, &device::Drain { device: far }).await.expect("it begins");
+    until("it is empty, and gone", async || client.listed().await.iter().all(|known| known.device != far)).await;
+    assert_eq!(client.read(&open.path).await.expect("read"), bytes[..100_000]);
+    assert!(cluster.calls(1, "order::Sums").await > before, "nothing was compared");
+    cluster.stop_all().await;
+}
+
 fn seal(device: Id, chunk: &Id) -> chunk::Seal {
     chunk::Seal { device, chunk: *chunk, ..chunk::Seal::default() }
 }
@@ -78,7 +109,7 @@ async fn after_a_start_of_either() {
         cluster.run(restarted).await;
         cluster.all_there(2).await;
         let client = cluster.again(client).await;
-        let delete = net::message::file::Delete { path: open.path.clone(), ..Default::default() };
+        let delete = file::Delete { path: open.path.clone(), ..Default::default() };
         ask(&client.keeper, &delete).await.expect("removed");
         let link = link_to(&cluster.keeper, 951).await;
         until("its chunk is freed", async || {
