@@ -258,6 +258,23 @@ async fn made_since() {
     }
 }
 
+/// Where they are told in another order nobody is left to ask: then it is not begun anew.
+#[tokio::test(start_paused = true)]
+async fn another_order() {
+    let fake = Fake::new(20);
+    let (client, _) = replicated(&fake, 10_000, 2).await;
+    let reader = client.open("/a").await.expect("it is there");
+    let devices = fake.state().devices_of("/a").remove(0);
+    for group in fake.state().files.groups.values_mut() {
+        let column = &mut group.layout.columns[0];
+        (column.others[0], column.device) = (column.device, column.others[0]);
+    }
+    fake.state().bad = devices.iter().map(|device| (*device, Bad::Failed)).collect();
+    let error = reader.read_at(0, 10_000).await.expect_err("nobody serves");
+    assert_eq!(error.kind(), ErrorKind::Io);
+    assert_eq!(fake.state().readers_of, devices, "each was asked once");
+}
+
 /// The replicas of an open group are not asked: what its head has is what can be read.
 #[tokio::test(start_paused = true)]
 async fn open_groups() {
