@@ -1,6 +1,7 @@
 //! A client: one session with the store, kept alive in the background, shared by everything that reads and writes.
 
 use crate::compressed::Compressor;
+use crate::replicas::Lately;
 use crate::routes::{Connector, Links, Route, Routes};
 use crate::streams::Streams;
 use base::buffer::Pool;
@@ -116,6 +117,8 @@ pub(crate) struct Session {
     name: SessionId,
     /// The ways to the devices, and to the node that keeps the metadata.
     pub(crate) routes: Arc<Routes>,
+    /// What reads had of the devices lately.
+    pub(crate) lately: Lately,
     /// Spreads writers over the links of a node.
     next_lane: AtomicUsize,
     pub(crate) clock: Arc<dyn Clock>,
@@ -216,6 +219,7 @@ impl Client {
         let session = Session {
             name,
             routes,
+            lately: Lately::default(),
             next_lane,
             clock,
             random,

@@ -1,6 +1,7 @@
 //! The chunks of a group as a client has them, and waiting for several of them at once.
 
 use base::error::{Error, ErrorKind, Result};
+use base::id::DeviceId;
 use base::layout::{Column, Layout, Replica};
 use net::message::Id;
 use net::message::file::{Extent, NewGroup};
@@ -18,6 +19,64 @@ impl From<&Column> for Head {
     fn from(column: &Column) -> Head {
         Head { device: column.head().0.into(), chunk: column.chunk().0.into() }
     }
+}
+
+/// What speaks for asking another replica of a column first: the least of them is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Standing {
+    /// It failed lately, or its node is silent.
+    pub(crate) away: bool,
+    /// It is on another machine.
+    pub(crate) far: bool,
+    /// Bytes that this client has asked it for.
+    pub(crate) under_way: u64,
+}
+
+/// The replicas of a column that a reader has not asked yet. Writers have nothing to choose: see `Head`.
+#[derive(Clone, Debug)]
+pub(crate) struct Places {
+    chunk: Id,
+    devices: Vec<DeviceId>,
+}
+
+impl Places {
+    /// Of a closed group all of them have the same bytes, each of an open one what came to it: there the head alone says what can be read.
+    pub(crate) fn of(column: &Column, open: bool) -> Places {
+        let count = if open { 1 } else { usize::MAX };
+        Places { chunk: column.chunk().0.into(), devices: column.devices().take(count).collect() }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.devices.is_empty()
+    }
+
+    pub(crate) fn are_several(&self) -> bool {
+        self.devices.len() > 1
+    }
+
+    /// The one to ask first; among equals the one that the layout names first.
+    pub(crate) fn take(&mut self, standing: impl Fn(Id) -> Standing) -> Option<Head> {
+        let first = match self.devices.as_slice() {
+            [_, _, ..] => (0..self.devices.len()).min_by_key(|place| standing(self.devices[*place].0.into()))?,
+            _ => 0,
+        };
+        let device = (first < self.devices.len()).then(|| self.devices.remove(first))?;
+        Some(Head { device: device.0.into(), chunk: self.chunk })
+    }
+
+    /// Whether one of them is like this.
+    pub(crate) fn have(&self, is: impl Fn(Id) -> bool) -> bool {
+        self.devices.iter().any(|device| is(device.0.into()))
+    }
+}
+
+/// Whether a layout names no replica that another one does not: whoever asked all of that one has nobody left to ask.
+pub(crate) fn brings_nothing(now: &Layout, before: &Layout) -> bool {
+    let is_known = |(now, before): (&Column, &Column)| {
+        now.chunk() == before.chunk() && now.devices().all(|device| before.has(device))
+    };
+    let same_shape = now.cell() == before.cell() && now.columns().len() == before.columns().len();
+    same_shape && now.columns().iter().zip(before.columns()).all(is_known)
 }
 
 /// The layout of a group to write to. `Protocol` if no group can have it; `Unsupported` if a column has several replicas, all of which
@@ -88,7 +147,7 @@ pub(crate) async fn together<F: Future>(futures: impl IntoIterator<Item = F>) ->
 
 #[cfg(test)]
 mod tests {
-    use super::{parts, to_write, together};
+    use super::{Places, Standing, brings_nothing, parts, to_write, together};
     use base::error::ErrorKind;
     use base::id::{ChunkId, DeviceId};
     use base::layout::{Column, Layout};
@@ -125,6 +184,42 @@ mod tests {
         assert_eq!(found.collect::<Vec<_>>(), [(0, 1, 4096), (0, 2, 4096), (1, 3, 10), (1, 1, 10)]);
         let refused = to_write(&NewGroup { group: 1, room: 0, layout: sent }).map_err(|error| error.kind());
         assert_eq!(refused.err(), Some(ErrorKind::Unsupported));
+    }
+
+    /// A reader asks each replica once: near ones before far ones, of equals the one with the fewest bytes under way, of those the first that
+    /// is named, and what is away last. Of an open group it asks the head alone.
+    #[test]
+    fn places() {
+        let column = Column::new(ChunkId(5), [4, 3, 2, 1].map(DeviceId).into_iter()).unwrap();
+        let order = |open, standing: &dyn Fn(u128) -> (bool, bool, u64)| {
+            let mut places = Places::of(&column, open);
+            let standing = |device: net::message::Id| {
+                let (away, far, under_way) = standing(device.value());
+                Standing { away, far, under_way }
+            };
+            std::iter::from_fn(|| places.take(standing)).map(|head| head.device.value()).collect::<Vec<_>>()
+        };
+        assert_eq!(order(false, &|_| (false, true, 0)), [4, 3, 2, 1]);
+        assert_eq!(order(false, &|device| (false, true, device as u64 % 2)), [4, 2, 3, 1]);
+        assert_eq!(order(false, &|device| (false, device != 1, 9 * u64::from(device == 1))), [1, 4, 3, 2]);
+        assert_eq!(order(false, &|device| (device % 2 == 0, device > 2, 0)), [1, 3, 2, 4]);
+        assert_eq!(order(true, &|device| (device == 4, true, 0)), [4]);
+    }
+
+    /// Another order, or fewer replicas, bring nobody to ask; a new one does, or a chunk of another name.
+    #[test]
+    fn what_a_layout_brings() {
+        let layout = |chunk: u128, devices: &[u128]| {
+            let column = Column::new(ChunkId(chunk), devices.iter().copied().map(DeviceId)).unwrap();
+            Layout::new(vec![Column::single(ChunkId(1), DeviceId(9)), column], 4096).unwrap()
+        };
+        let before = layout(5, &[1, 2, 3]);
+        for (chunk, devices, nothing) in
+            [(5, &[1, 2, 3][..], true), (5, &[3, 1], true), (5, &[1, 4], false), (6, &[1, 2, 3], false)]
+        {
+            assert_eq!(brings_nothing(&layout(chunk, devices), &before), nothing, "{chunk} on {devices:?}");
+        }
+        assert!(!brings_nothing(&Layout::single(ChunkId(1), DeviceId(9)), &before));
     }
 
     /// What is waited for together comes in its order, after the time of the slowest.

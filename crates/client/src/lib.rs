@@ -20,6 +20,7 @@ mod producer;
 mod quota;
 mod range;
 mod reader;
+mod replicas;
 mod room;
 mod routes;
 mod status_query;

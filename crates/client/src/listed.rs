@@ -4,9 +4,10 @@
 //! comes is what the file had when it was listed, whole, or an error.
 
 use crate::client::Client;
-use crate::columns::{Head, together};
+use crate::columns::{Head, Places, together};
 use crate::reader::{ReadOptions, join};
 use base::error::{Error, ErrorKind, Result};
+use base::layout::Column;
 use base::limit::{SMALL_FILE_MAX, SMALL_RANGES_MAX};
 use bytes::Bytes;
 use net::message::chunk;
@@ -49,7 +50,7 @@ struct Part {
 
 /// Parts that one question asks for, in the order of their chunk.
 struct Question {
-    head: Head,
+    column: Column,
     parts: Vec<Part>,
     /// Where they are: those that follow on each other are one range.
     ranges: Vec<chunk::Range>,
@@ -57,8 +58,8 @@ struct Question {
 }
 
 impl Question {
-    fn new(head: Head) -> Question {
-        Question { head, parts: Vec::new(), ranges: Vec::new(), bytes: 0 }
+    fn new(column: Column) -> Question {
+        Question { column, parts: Vec::new(), ranges: Vec::new(), bytes: 0 }
     }
 
     /// Whether a part that lies behind the others goes into the same question, which has at most so many bytes. The first one always does.
@@ -84,8 +85,12 @@ impl Question {
     }
 }
 
+/// Chunks by their devices, those that are asked first without a reason for others, with what is wanted of them. Of one that a listing
+/// told twice, before and after it had more replicas, the first word counts: both are right.
+type Chunks = BTreeMap<(u128, u128), (Column, Vec<Part>)>;
+
 /// Which parts of which chunks the bytes of a file are.
-fn parts(file: usize, listed: &Listed<'_>, into: &mut BTreeMap<(u128, u128), Vec<Part>>) -> Result<()> {
+fn parts(file: usize, listed: &Listed<'_>, into: &mut Chunks) -> Result<()> {
     if !listed.is_located() || listed.attributes.length > SMALL_FILE_MAX {
         let text = "the listing did not say where all bytes of a small file are; open it";
         return Err(Error::new(ErrorKind::NotFound, text));
@@ -95,9 +100,10 @@ fn parts(file: usize, listed: &Listed<'_>, into: &mut BTreeMap<(u128, u128), Vec
     let mut place = 0;
     for (extent, layout) in listed.extents.iter().zip(&layouts) {
         for piece in layout.stripe().pieces(extent.group_offset, extent.length) {
-            let Head { device, chunk } = Head::from(&layout.columns()[piece.column]);
+            let column = &layout.columns()[piece.column];
             let part = Part { file, place, offset: piece.offset, length: piece.length };
-            into.entry((device.value(), chunk.value())).or_default().push(part);
+            let known = into.entry((column.head().0, column.chunk().0));
+            known.or_insert_with(|| (column.clone(), Vec::new())).1.push(part);
             place += 1;
         }
     }
@@ -109,13 +115,12 @@ fn questions(files: &[Listed<'_>], most: u64) -> (Vec<Question>, Vec<Result<()>>
     let mut chunks = BTreeMap::new();
     let planned = files.iter().enumerate().map(|(file, listed)| parts(file, listed, &mut chunks)).collect();
     let mut questions = Vec::new();
-    for ((device, chunk), mut parts) in chunks {
+    for (column, mut parts) in chunks.into_values() {
         parts.sort_by_key(|part| part.offset);
-        let head = Head { device: device.into(), chunk: chunk.into() };
-        let mut last = Question::new(head);
+        let mut last = Question::new(column.clone());
         for part in parts {
             if !last.has_room(&part, most) {
-                questions.push(std::mem::replace(&mut last, Question::new(head)));
+                questions.push(std::mem::replace(&mut last, Question::new(column.clone())));
             }
             last.push(part);
         }
@@ -155,17 +160,28 @@ impl Client {
 
     /// All bytes of a question, one part after another.
     async fn read_together(&self, question: &Question, options: ReadOptions) -> Result<Bytes> {
-        let Question { head: Head { device, chunk }, ranges, bytes, .. } = question;
+        // None of them is of an open file (`is_located`).
+        let mut asking = self.asking(Places::of(&question.column, false), question.bytes).await;
+        loop {
+            if let Some(came) = asking.next(|head| self.read_from(head, question, options)).await? {
+                return Ok(came);
+            }
+        }
+    }
+
+    async fn read_from(&self, head: Head, question: &Question, options: ReadOptions) -> Result<Bytes> {
+        let Question { ranges, bytes, .. } = question;
+        let Head { device, chunk } = head;
         let ask = |unchecked| chunk::Read {
-            device: *device,
-            chunk: *chunk,
+            device,
+            chunk,
             ranges: ranges.clone(),
             once: options.once,
             unchecked,
             blocks: false,
             cells: true,
         };
-        let (answer, payload) = self.fetch(*device, ask).await?;
+        let (answer, payload) = self.fetch(device, ask).await?;
         let came = match (answer.cells.is_empty(), ranges.as_slice()) {
             (true, _) => payload.into_bytes(),
             (false, [only]) => join(self.restored((only.offset, only.length), (answer, payload)).await?.1),

@@ -1,7 +1,7 @@
 //! Reading one file: where its bytes are is asked for in pages and remembered; of what is being written, the chunk itself says how long it is.
 
 use crate::client::Client;
-use crate::columns::{Head, together};
+use crate::columns::{Head, Places, brings_nothing, together};
 use crate::stream::FileStream;
 use base::checksum::UnitSums;
 use base::error::{Error, ErrorKind, Result};
@@ -109,6 +109,15 @@ pub(crate) type Fetched = (chunk::ReadAnswer, Vec<Bytes>);
 
 fn length_of(parts: &[Bytes]) -> u64 {
     parts.iter().map(|part| part.len() as u64).sum()
+}
+
+/// What a replica of a closed group answered: one that is shorter than it should be is as good as none if others have its bytes, too.
+fn whole_of_several(several: bool, piece: Piece, (answer, parts): Fetched) -> Result<Fetched> {
+    if several && length_of(&parts) < piece.length {
+        let text = format!("its chunk ends at byte {}, and bytes behind that are missing", answer.chunk_length);
+        return Err(Error::new(ErrorKind::Corrupt, text));
+    }
+    Ok((answer, parts))
 }
 
 /// Asks for bytes of a chunk. `unchecked`, `blocks`: as `chunk::Read` has them.
@@ -264,7 +273,8 @@ impl FileReader {
             };
             let fresh = located_at == Some(at);
             match self.read_extent(&run, (&mut at, end), fresh, options, &mut gathered).await? {
-                Got::Whole => {}
+                // What moved on before is behind: it may do so again further on.
+                Got::Whole => moves = 0,
                 Got::End => break,
                 Got::Outdated => {
                     self.known().extents.remove(&run.extent.offset);
@@ -274,9 +284,16 @@ impl FileReader {
                 Got::Gone(error) => {
                     // It may have moved on between the metadata store's answer and the read: then it is said to be elsewhere now.
                     self.known().extents.remove(&run.extent.offset);
-                    self.locate(at).await?;
+                    match self.locate(at).await {
+                        // Why nothing was read is what matters.
+                        Err(_) if error.kind() != ErrorKind::NotFound => return Err(self.explain(error)),
+                        located => drop(located?),
+                    }
                     moves += 1;
-                    let is_same = |now: &Run| now.layout == run.layout && now.extent.open == run.extent.open;
+                    let is_same = |now: &Run| match (now.extent.open, run.extent.open) {
+                        (false, false) => brings_nothing(&now.layout, &run.layout),
+                        (now_open, open) => now_open == open && now.layout == run.layout,
+                    };
                     let stays = self.extent_at(at).is_some_and(|now| is_same(&now));
                     if stays && run.extent.open && error.kind() == ErrorKind::NotFound {
                         // Not begun yet.
@@ -316,7 +333,7 @@ impl FileReader {
         gathered: &mut Gathered,
     ) -> Result<Got> {
         let Run { extent, layout, .. } = run;
-        let head = |piece: &Piece| Head::from(&layout.columns()[piece.column]);
+        let places = |piece: &Piece| Places::of(&layout.columns()[piece.column], extent.open);
         let within = *at - extent.offset;
         let from = extent.group_offset.saturating_add(within);
         let mut length = (end - *at).min(if extent.open { u64::MAX } else { extent.length - within });
@@ -344,14 +361,14 @@ impl FileReader {
         let length = pieces.iter().map(|piece| piece.length).sum::<u64>();
         let fetched = match (&mut gathered.sums, pieces.as_slice()) {
             (None, [_, _, ..]) => {
-                let fetch = |piece: &Piece| self.fetch(head(piece), *piece, options);
+                let fetch = |piece: &Piece| self.fetch(places(piece), *piece, options);
                 together(pieces.iter().map(fetch)).await
             }
             _ => {
                 // Checksums of the whole are made in the order of the bytes.
                 let mut fetched = Vec::with_capacity(pieces.len());
                 for piece in &pieces {
-                    fetched.push(self.fetch_for(head(piece), *piece, options, gathered).await);
+                    fetched.push(self.fetch_for(places(piece), *piece, options, gathered).await);
                     if !matches!(fetched.last(), Some(Ok((_, parts))) if length_of(parts) == piece.length) {
                         break;
                     }
@@ -369,6 +386,8 @@ impl FileReader {
                 Err(error) if error.kind() == ErrorKind::NotFound && !fresh => return Ok(Got::Outdated),
                 Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Got::Gone(error)),
                 Err(error) if may_have_left(&error) => return Ok(Got::Gone(error)),
+                // There may be more replicas by now, or others.
+                Err(error) if !extent.open => return Ok(Got::Gone(error)),
                 Err(error) => return Err(self.explain(error)),
             };
             let came = length_of(&parts);
@@ -377,7 +396,8 @@ impl FileReader {
             got += came;
             if came < piece.length {
                 // Where progress was made, what was located is no longer located for this very place.
-                return self.short(run, head(piece), &answer, fresh && got == 0);
+                let head = Head::from(&layout.columns()[piece.column]);
+                return self.short(run, head, &answer, fresh && got == 0);
             }
         }
         assert!(got <= length, "each piece brought no more than was asked for");
@@ -418,16 +438,39 @@ impl FileReader {
         most.min(FRAME_PAYLOAD_MAX - 2 * RECORD_PAYLOAD_MAX) as u64
     }
 
-    /// Bytes of one chunk, and their checksums where those are gathered.
+    /// Bytes of a column, and their checksums where those are gathered.
     async fn fetch_for(
         &self,
-        head: Head,
+        places: Places,
         piece: Piece,
         options: ReadOptions,
         gathered: &mut Gathered,
     ) -> Result<Fetched> {
         let stored = gathered.stored;
-        let Some(sums) = &mut gathered.sums else { return self.fetch(head, piece, options).await };
+        let Some(sums) = &mut gathered.sums else { return self.fetch(places, piece, options).await };
+        let (mark, several) = (sums.mark(), places.are_several());
+        let mut asking = self.shared.client.asking(places, piece.length).await;
+        loop {
+            let added_to = &mut *sums;
+            let ask = async move |head: Head| {
+                let fetched = self.fetch_summed(head, piece, options, (stored, added_to)).await?;
+                whole_of_several(several, piece, fetched)
+            };
+            if let Some(fetched) = asking.next(ask).await? {
+                return Ok(fetched);
+            }
+            // What of it was added is not of those bytes that the next one brings.
+            sums.back_to(mark);
+        }
+    }
+
+    async fn fetch_summed(
+        &self,
+        head: Head,
+        piece: Piece,
+        options: ReadOptions,
+        (stored, sums): (bool, &mut UnitSums),
+    ) -> Result<Fetched> {
         let ask = |unchecked| question(head, piece, options, (unchecked, unchecked && stored));
         let mark = sums.mark();
         let fetched = self.shared.client.fetch_summed(head.device, ask, sums).await?;
@@ -443,8 +486,20 @@ impl FileReader {
         Ok(fetched)
     }
 
+    /// Bytes of a column.
+    async fn fetch(&self, places: Places, piece: Piece, options: ReadOptions) -> Result<Fetched> {
+        let several = places.are_several();
+        let mut asking = self.shared.client.asking(places, piece.length).await;
+        loop {
+            let ask = async |head| whole_of_several(several, piece, self.fetch_from(head, piece, options).await?);
+            if let Some(fetched) = asking.next(ask).await? {
+                return Ok(fetched);
+            }
+        }
+    }
+
     /// Bytes of one chunk.
-    async fn fetch(&self, head: Head, piece: Piece, options: ReadOptions) -> Result<Fetched> {
+    async fn fetch_from(&self, head: Head, piece: Piece, options: ReadOptions) -> Result<Fetched> {
         let ask = |unchecked| question(head, piece, options, (unchecked, false));
         let fetched = self.shared.client.fetch(head.device, ask).await?;
         if fetched.0.cells.is_empty() {

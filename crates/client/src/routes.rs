@@ -195,6 +195,16 @@ impl Routes {
         self.table().devices.get(&device.value()).map(|peer| (peer.node, peer.side))
     }
 
+    /// Whether a device can hardly be asked, as it was last told: no node has it, or that is silent.
+    pub(crate) fn is_away(&self, device: Id) -> bool {
+        let table = self.table();
+        match table.devices.get(&device.value()) {
+            Some(peer) => table.hosts.get(&peer.node).is_some_and(|host| host.silent),
+            // Nobody was told of yet.
+            None => !table.view.members.is_empty(),
+        }
+    }
+
     /// The other devices of the node that has this one, as it was last told.
     pub(crate) fn beside(&self, device: Id) -> Vec<Id> {
         let table = self.table();

@@ -10,7 +10,7 @@ use base::disk::{Caching, Disk, FileKind};
 use base::env::{Clock, Random};
 use base::error::{Error, ErrorKind, Result};
 use base::id::{ChunkId, DeviceId, SessionId};
-use base::layout::Replica;
+use base::layout::{Column, Replica};
 use base::limit::{LIST_PAGE_MAX, RECORD_PAYLOAD_MAX};
 use base::policy::Class;
 use base::unit::MIB;
@@ -159,27 +159,46 @@ impl Inspection {
         for piece in group.layout.stripe().pieces(extent.group_offset, length) {
             let end = start.saturating_add(piece.length);
             let column = &group.layout.columns()[piece.column];
-            match self.devices.iter_mut().find(|known| column.has(known.opened.id)) {
-                None => {
-                    let devices: Vec<String> = column.devices().map(|device| device.to_string()).collect();
-                    let why = format!("it is on device {}, whose directory was not given", devices.join(" or "));
-                    note_damage(damage, start, end, &why);
-                }
-                Some(known) => {
-                    let in_file = |at: u64| at - piece.offset + start;
-                    let mut placed = |offset: u64, bytes: Bytes| each(in_file(offset), bytes);
-                    let (from, to) = (piece.offset, piece.offset.saturating_add(piece.length));
-                    let bad = known.read(column.chunk(), from, to, &mut placed)?;
-                    damage.extend(bad.into_iter().map(|bad| Damage {
-                        start: in_file(bad.start),
-                        end: in_file(bad.end),
-                        why: bad.why,
-                    }));
-                }
+            if !self.devices.iter().any(|known| column.has(known.opened.id)) {
+                let devices: Vec<String> = column.devices().map(|device| device.to_string()).collect();
+                let why = format!("it is on device {}, whose directory was not given", devices.join(" or "));
+                note_damage(damage, start, end, &why);
+            } else {
+                let in_file = |at: u64| at - piece.offset + start;
+                let mut placed = |offset: u64, bytes: Bytes| each(in_file(offset), bytes);
+                let (from, to) = (piece.offset, piece.offset.saturating_add(piece.length));
+                let bad = self.read_column(column, (from, to), &mut placed)?;
+                damage.extend(bad.into_iter().map(|bad| Damage {
+                    start: in_file(bad.start),
+                    end: in_file(bad.end),
+                    why: bad.why,
+                }));
             }
             start = end;
         }
         Ok(())
+    }
+
+    /// Reads bytes of a column from the first of its devices that is here, and what cannot be had there from the next. Back comes what none
+    /// of them has.
+    fn read_column(&mut self, column: &Column, (from, to): (u64, u64), each: Sink<'_>) -> Result<Vec<Damage>> {
+        let mut bad: Option<Vec<Damage>> = None;
+        for device in column.devices() {
+            let Some(known) = self.devices.iter_mut().find(|known| known.opened.id == device) else { continue };
+            let wanted = bad.take().unwrap_or_else(|| vec![Damage { start: from, end: to, why: String::new() }]);
+            let mut left = Vec::new();
+            for Damage { start, end, why } in wanted {
+                let here = known.read(column.chunk(), start, end, &mut *each)?;
+                let said = |here: String| if why.is_empty() { here } else { format!("{why}; device {device}: {here}") };
+                left.extend(here.into_iter().map(|here| Damage { why: said(here.why), ..here }));
+            }
+            let is_whole = left.is_empty();
+            bad = Some(left);
+            if is_whole {
+                break;
+            }
+        }
+        Ok(bad.unwrap_or_default())
     }
 }
 
@@ -284,7 +303,7 @@ impl InspectedDevice {
         }
     }
 
-    /// Reads bytes `start..end` of a chunk. What fails is tried again in halves down to `FINEST` bytes; what was released by
+    /// Reads bytes `start..end` of a chunk. What fails is tried again in halves down to blocks of `FINEST` bytes; what was released by
     /// its owner is left out.
     fn read(&mut self, chunk: ChunkId, start: u64, end: u64, each: Sink<'_>) -> Result<Vec<Damage>> {
         let mut damage: Vec<Damage> = Vec::new();
@@ -315,8 +334,10 @@ impl InspectedDevice {
                 Err(error) => {
                     // Part of it was released, or the whole chunk is not here.
                     let released = error.kind() == ErrorKind::NotFound && self.engine.holds(chunk);
-                    if to - from > if released { 1 } else { FINEST } {
-                        let middle = from + (to - from) / 2;
+                    let middle = from + (to - from) / 2;
+                    // A block is bad as a whole: what is cut within it takes its neighbour along.
+                    let middle = if released { middle } else { cut(from, to, middle) };
+                    if from < middle && middle < to {
                         todo.push((middle, to));
                         todo.push((from, middle));
                     } else if !released {
@@ -349,6 +370,13 @@ impl InspectedDevice {
             }
         }
     }
+}
+
+/// Where to cut a range near this place, so that each half ends with a block; outside of the range if none ends within it.
+fn cut(from: u64, to: u64, near: u64) -> u64 {
+    let below = near / FINEST * FINEST;
+    let cut = if below > from { below } else { below.saturating_add(FINEST) };
+    if cut < to { cut } else { to }
 }
 
 /// Joins a damaged range to the one before it.
@@ -488,3 +516,6 @@ impl Names {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -7,7 +7,7 @@ use super::local::Local;
 use base::error::{Error, ErrorKind, Result};
 use base::limit::SMALL_FILE_MAX;
 use bytes::Bytes;
-use client::{Attributes, Client, Extent, Listed, ReadOptions};
+use client::{Attributes, Client, Extent, Listed, Part, ReadOptions};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex as Lock, PoisonError};
 use tokio::sync::Mutex;
@@ -223,15 +223,17 @@ impl Fetcher {
         }
     }
 
-    /// A node that is away and has some of these bytes.
+    /// A node that is away, if some of these bytes are on such nodes alone.
     fn away_of(&self, extents: &[Extent]) -> Result<Option<String>> {
         let away = self.away.lock().unwrap_or_else(PoisonError::into_inner);
         if away.is_empty() {
             return Ok(None);
         }
         for extent in extents {
-            if let Some(node) = client::parts(extent)?.iter().find_map(|part| away.get(&part.device.value())) {
-                return Ok(Some(node.clone()));
+            let parts = client::parts(extent)?;
+            let mut columns = parts.chunk_by(|one, next| one.column == next.column);
+            if let Some(node) = columns.find_map(|replicas| all_away(replicas, &away)) {
+                return Ok(Some(node));
             }
         }
         Ok(None)
@@ -274,6 +276,12 @@ impl Fetcher {
     }
 }
 
+/// The node of the first of a column's replicas, if no other one is on a node that is here.
+fn all_away(replicas: &[Part], away: &BTreeMap<u128, String>) -> Option<String> {
+    let nodes: Option<Vec<&String>> = replicas.iter().map(|part| away.get(&part.device.value())).collect();
+    nodes?.first().map(|node| (*node).clone())
+}
+
 /// A closed file has all its bytes; half a file is never taken for a whole one.
 fn whole(remote: &str, attributes: &Attributes, length: u64) -> Result<()> {
     if attributes.open || length == attributes.length {
@@ -304,5 +312,30 @@ fn write(local: &Local, to_write: &Lock<Receiver<Vec<Fetched>>>) {
                 Err(error) => local.progress.complain(&error),
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::all_away;
+    use client::Part;
+    use std::collections::BTreeMap;
+
+    /// A column is away if all of its replicas are.
+    #[test]
+    fn away() {
+        let away = BTreeMap::from([(1, "one".to_string()), (2, "two".to_string())]);
+        let part = |device: u128| Part {
+            column: 0,
+            columns: 1,
+            cell: 0,
+            device: device.into(),
+            chunk: 5u128.into(),
+            start: 0,
+            bytes: 9,
+        };
+        let node = |devices: &[u128]| all_away(&devices.iter().copied().map(part).collect::<Vec<_>>(), &away);
+        assert_eq!(node(&[2, 1]).as_deref(), Some("two"));
+        assert_eq!([node(&[1, 3]), node(&[3, 1]), node(&[3])], [None, None, None]);
     }
 }

@@ -5,6 +5,7 @@ mod bag;
 mod chunk;
 pub mod file;
 pub mod nodes;
+pub mod replicas;
 
 use base::buffer::Pool;
 use base::env::{Clock, Random};
@@ -16,6 +17,7 @@ use client::{Client, LocalNode, Settings};
 use net::message::{Ask, Done, bag as bags, chunk as chunks, cluster, file as files, session};
 use net::{Body, Call, Credentials, Link, Payload, Responder, Service};
 use prost::Message;
+use replicas::Bad;
 use sim::net::SimNet;
 use sim::random::SimRandom;
 use std::collections::{BTreeMap, BTreeSet};
@@ -102,6 +104,10 @@ pub struct State {
     pub astray: u64,
     /// Bytes of chunks that can be read no more.
     pub released: Vec<(u128, std::ops::Range<u64>)>,
+    /// What is wrong with reads of these devices.
+    pub bad: BTreeMap<u128, replicas::Bad>,
+    /// Devices that reads came to, in order.
+    pub readers_of: Vec<u128>,
     /// Bytes that reads brought.
     pub bytes_read: u64,
     /// Calls by kind.
@@ -215,8 +221,10 @@ impl Fake {
             chunks::AppendCell::KIND => Err(Error::new(ErrorKind::Unsupported, "this node does not answer this")),
             chunks::Read::KIND => {
                 let ask = asked::<chunks::Read>(call)?;
+                let bad = self.come_to_read(&ask).await?;
                 let (answer, bytes) = self.state().read(&ask)?;
-                let damaged = self.state().use_damage();
+                let bytes = bytes.slice(..if bad == Some(Bad::Short) { bytes.len() / 2 } else { bytes.len() });
+                let damaged = self.state().use_damage() || bad == Some(Bad::Rotten);
                 match (damaged, ask.unchecked) {
                     (false, _) => Ok((answer.encode_to_vec(), Payload::new(bytes))),
                     (true, true) => {

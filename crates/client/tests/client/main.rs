@@ -8,4 +8,5 @@ mod listed;
 mod names;
 mod packer;
 mod ranges;
+mod replicas;
 mod routes;

@@ -1,0 +1,64 @@
+//! Several replicas in the fake, all of which have the bytes of the one, and what can be wrong with one of them.
+
+use super::{Fake, State};
+use base::error::{Error, ErrorKind, Result};
+use net::message::chunk::Read;
+use std::time::Duration;
+
+/// What a device does to reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bad {
+    /// Its bytes do not match their checksums: the client finds it, and so does the node when it is asked to look.
+    Rotten,
+    /// It has no such chunk.
+    Missing,
+    /// It cannot be read.
+    Failed,
+    /// It says nothing, until a link gives up.
+    Silent,
+    /// It has half of the bytes.
+    Short,
+}
+
+impl Fake {
+    /// Counts a read, and answers in place of a device that cannot.
+    pub async fn come_to_read(&self, ask: &Read) -> Result<Option<Bad>> {
+        let device = ask.device.value();
+        let bad = {
+            let mut state = self.state();
+            state.readers_of.push(device);
+            state.bad.get(&device).copied()
+        };
+        match bad {
+            Some(Bad::Missing) => Err(Error::new(ErrorKind::NotFound, "the chunk is not here")),
+            Some(Bad::Failed) => Err(Error::new(ErrorKind::Io, "the disk cannot be read")),
+            Some(Bad::Silent) => {
+                tokio::time::sleep(Duration::from_secs(10)).await;
+                Err(Error::new(ErrorKind::Unreachable, "nothing was heard for 10 s"))
+            }
+            bad => Ok(bad),
+        }
+    }
+}
+
+impl State {
+    /// Every column gets so many replicas: its own, then those on the devices that follow it.
+    pub fn replicate(&mut self, count: u64) {
+        let devices = self.devices;
+        for column in self.files.groups.values_mut().flat_map(|group| &mut group.layout.columns) {
+            let after = |place: u64| ((column.device.value() as u64 - 1 + place) % devices + 1) as u128;
+            column.others = (1..count).map(|place| after(place).into()).collect();
+        }
+    }
+
+    /// The devices that the last extent of a file is on, column after column.
+    pub fn devices_of(&self, path: &str) -> Vec<Vec<u128>> {
+        let file = &self.files.by_number[&self.files.by_path[path]];
+        let group = file.extents.last().map(|piece| piece.group).or(file.writer).expect("it has bytes");
+        let columns = &self.files.groups[&group].layout.columns;
+        let devices = |column: &net::message::layout::Column| {
+            std::iter::once(&column.device).chain(&column.others).map(|device| device.value()).collect()
+        };
+        columns.iter().map(devices).collect()
+    }
+}
