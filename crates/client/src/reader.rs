@@ -387,7 +387,7 @@ impl FileReader {
                 Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Got::Gone(error)),
                 Err(error) if may_have_left(&error) => return Ok(Got::Gone(error)),
                 // There may be more replicas by now, or others.
-                Err(error) if !extent.open => return Ok(Got::Gone(error)),
+                Err(error) if !extent.open && !self.is_lost(&error) => return Ok(Got::Gone(error)),
                 Err(error) => return Err(self.explain(error)),
             };
             let came = length_of(&parts);
@@ -423,6 +423,11 @@ impl FileReader {
                 ),
             ))),
         }
+    }
+
+    /// Whether this error is of a store that does not answer at all: the next question would wait as long.
+    fn is_lost(&self, error: &Error) -> bool {
+        error.kind() == ErrorKind::Unreachable && self.shared.client.session.routes.is_one_node()
     }
 
     /// Whether it is time to ask where an open extent that ends here goes on.

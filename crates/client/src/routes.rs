@@ -205,6 +205,11 @@ impl Routes {
         }
     }
 
+    /// Whether one node is all there is: if it does not answer there is nobody to ask.
+    pub(crate) fn is_one_node(&self) -> bool {
+        self.table().view.members.len() <= 1
+    }
+
     /// The other devices of the node that has this one, as it was last told.
     pub(crate) fn beside(&self, device: Id) -> Vec<Id> {
         let table = self.table();

@@ -243,6 +243,10 @@ async fn a_node_dies() {
 #[tokio::test(start_paused = true)]
 async fn made_since() {
     let fake = Fake::new(15);
+    // With one node alone nobody else would be there to ask.
+    let node = Node { node: 8u128.into(), address: "other".to_string(), ..Node::default() };
+    let other = Member { node, devices: Vec::new(), silent: false, keeping: String::new() };
+    fake.state().view.members.push(other);
     let (client, bytes) = replicated(&fake, 10_000, 1).await;
     for bad in [Bad::Rotten, Bad::Failed, Bad::Silent, Bad::Missing] {
         fake.state().replicate(1);
