@@ -139,7 +139,7 @@ mod tests {
             ..Device::default()
         };
         let broken = Device { capacity: u64::MAX, trouble: "EIO from fsync".to_string(), class: 99, ..fine.clone() };
-        let answer = DevicesAnswer { devices: vec![fine, broken], files: 1, directories: 2, bytes: 3 };
+        let answer = DevicesAnswer { devices: vec![fine, broken], files: 1, directories: 2, bytes: 3, lacks: None };
         let lines = table(&answer, true);
         assert!(lines[1].starts_with("ssd") && lines[1].ends_with("io_uring  /data/a"), "{lines:?}");
         assert!(lines[1].contains("512 MiB"), "{lines:?}");

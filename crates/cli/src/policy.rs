@@ -8,7 +8,6 @@ use base::error::{Error, ErrorKind};
 use base::policy::{Class, Compression, Policy as Wishes};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
-use std::collections::BTreeSet;
 
 /// Sets and shows wishes for the bytes under a directory: on which tier, with how many copies, how compressed
 #[derive(Debug, Args)]
@@ -110,9 +109,7 @@ impl Policy {
                     let name = tier.name();
                     say(&format!("no device of class {name} is served: writes below {path} are refused until one is"));
                 }
-                let nodes = devices.iter().map(|device| device.node).collect::<BTreeSet<_>>().len();
                 if let Some(replicas) = replicas
-                    && nodes < replicas as usize
                     && devices.len() < replicas as usize
                     && !context.quiet
                 {

@@ -39,7 +39,7 @@ pub struct Home {
 }
 
 /// The device for one more replica of a column of `room` bytes that lies on the devices `has`, the head first: one of the head's class, if the
-/// store has others of it, on a node that has no replica of the column, of those in a rack that has the fewest, and there as `place` says. A
+/// store has others of it, on a node that has no replica of the column, of those in a rack that has the fewest, and there by chance, each in proportion to its free bytes. A
 /// second one on a node only if the store has no node besides those that have one: while one is away or full, the replica waits. None: on no
 /// device at present.
 pub fn place_replica(homes: &[Home], has: &[DeviceId], room: u64, seed: u64) -> Option<DeviceId> {
@@ -60,9 +60,16 @@ pub fn place_replica(homes: &[Home], has: &[DeviceId], room: u64, seed: u64) -> 
     let possible: Vec<&Home> = others().filter(fits).filter(takes).collect();
     let fewest = possible.iter().map(in_rack).min()?;
     let next: Vec<&Home> = possible.into_iter().filter(|home| in_rack(home) == fewest).collect();
-    let least = next.iter().min_by(|first, second| by_share(&first.candidate, &second.candidate))?;
-    let equal: Vec<&&Home> = next.iter().filter(|home| by_share(&home.candidate, &least.candidate).is_eq()).collect();
-    Some(equal[(mix(seed) % equal.len() as u64) as usize].candidate.device)
+    // Each as often as its part of the free bytes: the one with the most would take all copies at once.
+    let free = |home: &&&Home| u128::from(home.candidate.free);
+    // 40 bits of chance, so that no sum of free bytes times them is too large.
+    let mut drawn = (u128::from(mix(seed) >> 24) * next.iter().map(|home| free(&home)).sum::<u128>()) >> 40;
+    let chosen = next.iter().find(|home| {
+        let is_here = drawn < free(home);
+        drawn = drawn.saturating_sub(free(home));
+        is_here
+    });
+    chosen.or(next.last()).map(|home| home.candidate.device)
 }
 
 /// The device for a new group: where fewest were placed for its free space, so that every device gets its part of the groups, neither

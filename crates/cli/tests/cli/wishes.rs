@@ -177,7 +177,7 @@ fn followed_and_explained() {
         let path = format!("/cold/tree/{name}");
         let shown = ask(&["explain", &path]).done().text();
         assert!(shown.contains("(hdd) in ") && shown.contains("slow") && shown.contains(": synced"), "{shown}");
-        assert!(!shown.contains("fast") && shown.contains("one copy on one node"), "{shown}");
+        assert!(!shown.contains("fast") && shown.contains("of which there is one copy"), "{shown}");
         let json = ask(&["explain", &path, "--json"]).done().text();
         assert!(json.contains("\"class\":\"hdd\"") && json.contains("\"copies\":1"), "{json}");
     }

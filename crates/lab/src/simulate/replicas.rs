@@ -2,7 +2,7 @@
 
 use super::oracle::{Broken, Check};
 use super::scene::{CALL_BOUND, Scene};
-use base::env::{Clock, Random};
+use base::env::Clock;
 use base::policy::Policy;
 use client::{Client, Entry};
 use net::message::chunk::{Range, Read};
@@ -70,12 +70,10 @@ pub async fn are_alike(scene: &Scene, random: &SimRandom, client: &Client) -> Ch
             let listed = listed.map_err(|error| Broken(format!("{path}: {error}")))?;
             for Entry { name, attributes, .. } in &listed.entries {
                 let path = format!("{directory}/{name}");
-                match &attributes {
-                    Some(attributes) if attributes.directory => directories.push(path),
-                    Some(attributes) => {
-                        of_file(scene, random, client, (&path, attributes.inode), &mut links).await?;
-                    }
-                    None => (),
+                if attributes.directory {
+                    directories.push(path);
+                } else {
+                    of_file(scene, random, client, (&path, attributes.inode), &mut links).await?;
                 }
             }
             match listed.entries.last().filter(|_| listed.more) {

@@ -228,14 +228,22 @@ async fn find_moves(
             for Replica { chunk, .. } in group.layout.on(handle.id()) {
                 let turn = moves.turn(waits).await?;
                 let is_open = open.contains(&group.group);
-                let mut to = leading.target(node, (handle, &targets), group, is_open, &moves.under_way);
+                let mut to = leading.target(node, (handle, &targets), (group, chunk), is_open, &moves.under_way);
                 if matches!(&to, Err(error) if error.kind() == ErrorKind::Full) {
                     targets = leading.targets(node, handle).await?;
-                    to = leading.target(node, (handle, &targets), group, is_open, &moves.under_way);
+                    to = leading.target(node, (handle, &targets), (group, chunk), is_open, &moves.under_way);
                 }
-                match to? {
-                    Some(to) => moves.begin((group.group, chunk), to, turn),
-                    None => written += 1,
+                match to {
+                    Err(error) if error.kind() == ErrorKind::Busy => {
+                        if !waits.iter().any(|why| why == error.text()) {
+                            waits.push(error.text().to_string());
+                        }
+                        continue;
+                    }
+                    to => match to? {
+                        Some(to) => moves.begin((group.group, chunk), to, turn),
+                        None => written += 1,
+                    },
                 }
             }
         }

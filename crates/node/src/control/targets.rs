@@ -5,7 +5,7 @@ use crate::device_handle::DeviceHandle;
 use crate::leading::Leading;
 use crate::node::Node;
 use base::error::{Error, ErrorKind, Result};
-use base::id::DeviceId;
+use base::id::{ChunkId, DeviceId, NodeId};
 use base::planted::Planted;
 use meta::request::{DeviceInfo, NewGroup};
 use std::cmp::Reverse;
@@ -31,14 +31,14 @@ impl Leading {
         handle.is_draining() || matches!(handle, DeviceHandle::Remote(far) if self.peers.is_drained(far.device))
     }
 
-    /// The device that takes a group's chunk: of those without a column of the group, if there are any, one to which the fewest
-    /// chunks are under way, and of those the one with the most room. None: it may still be written, and only devices on other
-    /// nodes have room.
+    /// The device that takes a group's chunk: none that has a replica of it, of the others those whose nodes have none, if there are any, of these
+    /// those without a column of the group, if there are any, one to which the fewest chunks are under way, and of those the one with the most
+    /// room. None: it may still be written, and only devices on other nodes have room. `Busy`: all that have room have a replica of it.
     pub fn target(
         &self,
         node: &Node,
         (from, targets): (&DeviceHandle, &[DeviceHandle]),
-        group: &NewGroup,
+        (group, chunk): (&NewGroup, ChunkId),
         is_open: bool,
         under_way: &BTreeMap<DeviceId, usize>,
     ) -> Result<Option<DeviceHandle>> {
@@ -58,16 +58,37 @@ impl Leading {
             let text = format!("the devices that have room for what is left on {} do not answer", from.shown());
             return Err(Error::new(ErrorKind::Unreachable, text));
         }
+        let column = group.layout.columns().iter().find(|column| column.chunk() == chunk);
+        let others: Vec<DeviceId> =
+            column.iter().flat_map(|column| column.devices()).filter(|device| *device != from.id()).collect();
+        roomy.retain(|target| !others.contains(&target.id()));
+        if roomy.is_empty() {
+            let text = "a device that has no copy yet of what is left; add one, or delete files".to_string();
+            return Err(Error::new(ErrorKind::Busy, text));
+        }
+        let nodes: Vec<Option<NodeId>> = others
+            .iter()
+            .map(|device| self.device_handle(node, *device).ok().map(|handle| node_of(node, &handle)))
+            .collect();
         let rank = |target: &&DeviceHandle| {
+            let alone = !nodes.contains(&Some(node_of(node, target)));
             let apart = group.layout.on(target.id()).next().is_none();
-            (apart, Reverse(under_way.get(&target.id()).copied().unwrap_or(0)), target.room())
+            (alone, apart, Reverse(under_way.get(&target.id()).copied().unwrap_or(0)), target.room())
         };
         let near = roomy.iter().filter(|target| is_near(target)).max_by_key(|target| rank(target));
         match near {
             // Nothing crosses the network without need.
-            Some(near) if is_near(from) => Ok(Some((*near).clone())),
+            Some(near) if is_near(from) && rank(near).0 => Ok(Some((*near).clone())),
             _ if is_open && node.planted != Some(Planted::OpenChunkMoved) => Ok(None),
             _ => Ok(roomy.into_iter().max_by_key(rank).cloned()),
         }
+    }
+}
+
+/// The node that has a device.
+fn node_of(node: &Node, handle: &DeviceHandle) -> NodeId {
+    match handle {
+        DeviceHandle::Local(_) => node.id,
+        DeviceHandle::Remote(far) => far.peer.incarnation().0,
     }
 }

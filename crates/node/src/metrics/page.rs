@@ -242,6 +242,25 @@ async fn namespace(page: &mut Page, metadata: &Metadata) -> Result<()> {
     page.single("stormwell_directories", Kind::Gauge, "Directories of the store.", totals.directories);
     page.single("stormwell_file_bytes", Kind::Gauge, "Bytes of all files.", totals.bytes);
     page.single("stormwell_sessions", Kind::Gauge, "Sessions of clients that are open.", sessions);
+    lacking(page, metadata).await
+}
+
+/// What lacks copies, by how many are left.
+async fn lacking(page: &mut Page, metadata: &Metadata) -> Result<()> {
+    let request = meta::Request::Lacking { after: None, limit: 0, avoid: Vec::new() };
+    let meta::Reply::Lacking { lacks, .. } = metadata.ask(request).await? else {
+        unreachable!("how many lack replicas was asked for")
+    };
+    let left = [("none", lacks.none_left), ("one", lacks.one_left), ("more", lacks.fewer)];
+    let help = "Groups of closed files that have fewer copies than they shall have, by how many are left.";
+    page.metric("stormwell_lacking_groups", Kind::Gauge, help);
+    for (left, (groups, _)) in left {
+        page.sample("stormwell_lacking_groups", &[("left", left)], groups);
+    }
+    page.metric("stormwell_lacking_bytes", Kind::Gauge, "Their bytes.");
+    for (left, (_, bytes)) in left {
+        page.sample("stormwell_lacking_bytes", &[("left", left)], bytes);
+    }
     Ok(())
 }
 

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 
 async fn want(client: &Client, replicas: u32) {
     let policy = file::Policy { replicas, ..file::Policy::default() };
-    let set = file::SetPolicy { path: "/".to_string(), policy, ..file::SetPolicy::default() };
+    let set = file::SetPolicy { path: "/".to_string(), policy };
     ask(&client.keeper, &set).await.expect("set");
 }
 
