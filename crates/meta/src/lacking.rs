@@ -16,6 +16,7 @@ use crate::state::{State, missing};
 use base::error::{Error, ErrorKind, Result};
 use base::id::{ChunkId, DeviceId, GroupId};
 use base::planted::Planted;
+use base::stripe::Stripe;
 use prost::Message;
 
 /// Most groups that one step of a recount changes: with the widest ones, of 48 replicas and 2 KiB each, 140 KiB of log.
@@ -85,14 +86,15 @@ impl State {
         if record.open || record.references == 0 || record.length == 0 || record.is_newer() {
             return None;
         }
-        let wanted = wanted(record);
-        let lack = |column: &ColumnRecord| match self.good(column).count() {
-            0 => Some(Lack::NoneLeft),
-            good if good >= wanted => None,
-            1 => Some(Lack::OneLeft),
+        let lack = |(index, column): (usize, &ColumnRecord)| match (self.good(column).count(), wanted(record, index)) {
+            (good, wanted) if good >= wanted => None,
+            // Nothing of it is lost.
+            (0, _) if column_length(record, index) == 0 => Some(Lack::Fewer),
+            (0, _) => Some(Lack::NoneLeft),
+            (1, _) => Some(Lack::OneLeft),
             _ => Some(Lack::Fewer),
         };
-        record.columns.iter().filter_map(lack).max_by_key(|lack| match lack {
+        record.columns.iter().enumerate().filter_map(lack).max_by_key(|lack| match lack {
             Lack::Fewer => 0,
             Lack::OneLeft => 1,
             Lack::NoneLeft => 2,
@@ -205,7 +207,7 @@ impl State {
         let mut columns = Vec::new();
         for (index, column) in record.columns.iter().enumerate() {
             let mut from: Vec<DeviceId> = self.good(column).collect();
-            if from.len() >= wanted(record) {
+            if from.len() >= wanted(record, index) {
                 continue;
             }
             let has: Vec<DeviceId> = placed.layout.columns()[index].devices().collect();
@@ -213,7 +215,7 @@ impl State {
                 // What is there is better than nothing, should it answer.
                 from.clone_from(&has);
             }
-            let length = placed.layout.stripe().column_length(record.length, index);
+            let length = column_length(record, index);
             let to = placement::place_replica(homes, &has, length, self.random.next());
             columns.push(LackingColumn { chunk: placed.layout.columns()[index].chunk(), length, from, to });
         }
@@ -232,9 +234,7 @@ impl State {
             return gone(if record.open { "is open" } else { "is garbage" }.to_string());
         }
         let target = self.device_record(to)?;
-        let (wanted, of_chunk) = (wanted(&record), |column: &ColumnRecord| {
-            column.replicas.iter().any(|replica| replica.chunk == chunk.to_bytes())
-        });
+        let of_chunk = |column: &ColumnRecord| column.replicas.iter().any(|replica| replica.chunk == chunk.to_bytes());
         let Some(at) = record.columns.iter().position(of_chunk) else { return gone(format!("has no chunk {chunk}")) };
         let column = &record.columns[at];
         let has = |device: DeviceId| column.replicas.iter().any(|replica| replica.device == device.to_bytes());
@@ -248,7 +248,7 @@ impl State {
         if target.draining || target.lost {
             return gone(format!("cannot have one on device {to}, which takes nothing new"));
         }
-        let good = self.good(column).count();
+        let (good, wanted) = (self.good(column).count(), wanted(&record, at));
         if good >= wanted {
             return gone(format!("has {good} replicas of chunk {chunk} and wants {wanted}"));
         }
@@ -265,8 +265,8 @@ impl State {
     /// Names no replicas any more on devices that do not count, in columns that have enough others. Elsewhere they come last: they may have
     /// bytes that nothing else has.
     fn strike(&self, record: &mut GroupRecord) {
-        let wanted = wanted(record);
-        for column in &mut record.columns {
+        let wanted: Vec<usize> = (0..record.columns.len()).map(|index| wanted(record, index)).collect();
+        for (column, wanted) in record.columns.iter_mut().zip(wanted) {
             let counts = |replica: &ReplicaRecord| {
                 DeviceId::from_slice(&replica.device).is_some_and(|device| self.devices.counts(device))
             };
@@ -335,7 +335,16 @@ impl State {
     }
 }
 
-/// How many replicas each column of a group shall have.
-fn wanted(record: &GroupRecord) -> usize {
-    record.wanted.max(1) as usize
+/// How many replicas a column of a group shall have: one is enough of a column that has no bytes, and no chunk.
+fn wanted(record: &GroupRecord, index: usize) -> usize {
+    if column_length(record, index) == 0 { 1 } else { record.wanted.max(1) as usize }
+}
+
+/// Bytes of a column: none of those behind the first ones of a group that is shorter than a cell of each.
+fn column_length(record: &GroupRecord, index: usize) -> u64 {
+    match Stripe::new(record.columns.len(), record.cell) {
+        Some(stripe) => stripe.column_length(record.length, index),
+        // No group is like this, and who reads it is told so.
+        None => record.length,
+    }
 }

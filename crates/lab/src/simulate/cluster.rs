@@ -401,8 +401,8 @@ impl ClusterDirector {
         }
         // What was given up just now may still be on its way.
         tokio::time::sleep(LATE).await;
-        replicas::are_made(&self.scene, &client).await?;
-        replicas::are_alike(&self.scene, &random, &client).await?;
+        let all_made = replicas::are_made(&self.scene, &client).await?;
+        replicas::are_alike(&self.scene, &random, &client, all_made).await?;
         let mut ending = Ending::new(self.scene.clone(), &random, client.clone());
         ending.compare(self.players.directories(), true).await?;
         self.count("rot");

@@ -117,6 +117,11 @@ impl Open {
     }
 }
 
+/// Whether a gateway's client made this file, and said how many copies it shall have.
+pub fn is_of_gateway(path: &str) -> bool {
+    ["/hdfs", settings::DIRECTORY, taken::DIRECTORY].iter().any(|directory| path.starts_with(directory))
+}
+
 /// The directory of the client at this place.
 pub fn directory_of(place: usize) -> String {
     format!("/hdfs{place}")

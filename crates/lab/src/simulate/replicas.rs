@@ -1,5 +1,6 @@
 //! In some clusters files have more than one copy. At the end each has as many as it wants, or there is a reason, and all are alike.
 
+use super::hdfs;
 use super::oracle::{Broken, Check};
 use super::scene::{CALL_BOUND, Scene};
 use base::env::Clock;
@@ -26,8 +27,8 @@ pub async fn wish(scene: &Scene, random: &SimRandom) -> Check<()> {
     Ok(())
 }
 
-/// Waits until nothing lacks copies, or there is no device for more of them.
-pub async fn are_made(scene: &Scene, client: &Client) -> Check<()> {
+/// Waits until nothing lacks copies, or there is no device for more of them; whether nothing does.
+pub async fn are_made(scene: &Scene, client: &Client) -> Check<bool> {
     let begun = scene.clock.now();
     loop {
         let asked = scene.insist("finale", "devices", || client.devices()).await?;
@@ -37,12 +38,12 @@ pub async fn are_made(scene: &Scene, client: &Client) -> Check<()> {
         }
         if lacks.one_left + lacks.fewer == 0 && !lacks.recounting {
             scene.count_more("copies made", lacks.made);
-            return Ok(());
+            return Ok(true);
         }
         if scene.clock.now().since(begun) > CALL_BOUND {
             if lacks.waits.starts_with("a device on another node") {
                 scene.count("no room for copies");
-                return Ok(());
+                return Ok(false);
             }
             return Err(Broken(format!(
                 "{} s after the last fault files lack copies: {lacks:?}",
@@ -53,9 +54,9 @@ pub async fn are_made(scene: &Scene, client: &Client) -> Check<()> {
     }
 }
 
-/// Every copy of every file has the same bytes.
-pub async fn are_alike(scene: &Scene, random: &SimRandom, client: &Client) -> Check<()> {
-    let mut links = Links { by_device: BTreeMap::new(), links: BTreeMap::new() };
+/// Every copy of every file has the same bytes; and if `all_made`, each file that no gateway made has as many as were wished for.
+pub async fn are_alike(scene: &Scene, random: &SimRandom, client: &Client, all_made: bool) -> Check<()> {
+    let mut links = Links { all_made, by_device: BTreeMap::new(), links: BTreeMap::new() };
     let view = scene.insist("finale", "view", || client.view()).await?;
     for member in view.map_err(|error| Broken(format!("view: {error}")))?.members {
         let address = &member.node.address;
@@ -87,6 +88,7 @@ pub async fn are_alike(scene: &Scene, random: &SimRandom, client: &Client) -> Ch
 
 /// Links to the nodes that have devices.
 struct Links {
+    all_made: bool,
     by_device: BTreeMap<u128, String>,
     links: BTreeMap<String, Link>,
 }
@@ -119,6 +121,16 @@ async fn of_file(
         for extent in extents.iter().filter(|extent| !extent.open) {
             let parts = client::parts(extent).map_err(|error| Broken(format!("{path}: {error}")))?;
             let mut first = BTreeMap::new();
+            let wished = if links.all_made && !hdfs::is_of_gateway(path) { scene.replicas as usize } else { 1 };
+            for column in parts.iter().filter(|part| part.bytes > 0).map(|part| part.column) {
+                let copies = parts.iter().filter(|part| part.column == column).count();
+                if copies < wished {
+                    return Err(Broken(format!(
+                        "{path}: of column {column} of bytes {} and on there are {copies} copies and {wished} are wished for",
+                        extent.offset
+                    )));
+                }
+            }
             for part in parts.iter().filter(|part| part.bytes > 0) {
                 let device = part.device.value();
                 let link = links.to(scene, random, device).await?;

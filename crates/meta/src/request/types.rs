@@ -80,7 +80,7 @@ pub struct LackingGroup {
 pub struct LackingColumn {
     /// The name of its chunk.
     pub chunk: ChunkId,
-    /// Bytes that the chunk has at the least.
+    /// Bytes that the chunk has at the least; zero: there is none, and nothing to copy.
     pub length: u64,
     /// Where it is: the good replicas, or if there is none the others.
     pub from: Vec<DeviceId>,

@@ -239,6 +239,34 @@ fn lost_devices() {
     world.store().check_lacking().expect("as the records say");
 }
 
+/// A column that has no bytes has no chunk: one place for it is enough. On a device that is given up it gets another, for which nothing is copied,
+/// so that the device can be forgotten.
+#[test]
+fn columns_without_bytes() {
+    let mut world = world(1, 4, 2);
+    let file = handle(world.ask(create("/d/f")));
+    let (inode, generation, finished) = (file.inode, file.generation, (file.group.group, 1000));
+    let request = Request::NextGroup { inode, generation, finished, columns_max: 3, refused: Refused::default() };
+    let Ok(Reply::Group(wide)) = world.ask(request) else { panic!("no group") };
+    assert!(wide.layout.columns().len() > 1, "{wide:?}");
+    close(&mut world, &FileHandle { group: wide.clone(), ..file }, 10);
+    let lacks = |world: &mut World| {
+        let groups = lacking(world).0.into_iter();
+        groups.filter(|group| group.group == wide.group).flat_map(|group| group.columns).collect::<Vec<_>>()
+    };
+    let columns = lacks(&mut world);
+    assert_eq!((columns.len(), columns[0].length), (1, 10));
+    while repair(&mut world) > 0 {}
+    let lost = wide.layout.columns()[1].head();
+    world.ask(Request::DeviceLost { device: lost }).expect("given up");
+    world.pass(Duration::from_secs(1));
+    let empty: Vec<_> = lacks(&mut world).into_iter().filter(|column| column.length == 0).collect();
+    assert_eq!((empty.len(), lacking(&mut world).1.none_left.0), (1, 0), "nothing of it is lost");
+    while repair(&mut world) > 0 {}
+    assert_eq!(lacking(&mut world), (Vec::new(), Lacks::default()));
+    world.ask(Request::DeviceRemove { device: lost }).expect("nothing names it");
+}
+
 /// Whatever is done in any order: what is listed is what the records say, and once everything that can be is repaired each closed group has as
 /// many replicas as it wants, on as many nodes.
 #[test]

@@ -69,8 +69,8 @@ pub struct Repair {
     copies: JoinSet<(Of, [DeviceId; 2], Result<()>)>,
     /// What is being copied, from which device and to which.
     under_way: BTreeMap<Of, [DeviceId; 2]>,
-    /// When what failed is tried again, and how often it has failed.
-    failed: BTreeMap<Of, (Time, u32)>,
+    /// When what failed is tried again, how often it has failed, and why it did last.
+    failed: BTreeMap<Of, (Time, u32, String)>,
     /// What was said last of what cannot be copied: once is enough.
     said: String,
 }
@@ -152,8 +152,8 @@ impl Repair {
         let of = (group, column.chunk);
         let now = node.clock.now();
         let tries = match self.failed.get(&of) {
-            Some((again, _)) if *again > now => return Ok(()),
-            failed => failed.map_or(0, |(_, tries)| *tries),
+            Some((again, _, why)) if *again > now => return Err(format!("another attempt: {why}")),
+            failed => failed.map_or(0, |(_, tries, _)| *tries),
         };
         if self.under_way.contains_key(&of) {
             return Ok(());
@@ -164,7 +164,7 @@ impl Repair {
             (handle.can_be_asked() && (handle.has_failed() || !busy.contains(device))).then_some(handle)
         };
         let sources: Vec<DeviceHandle> = column.from.iter().filter_map(can).collect();
-        if sources.is_empty() {
+        if sources.is_empty() && column.length > 0 {
             return Err(format!("the devices that have what lacks replicas (chunk {})", column.chunk));
         }
         let Some(to) = column.to.filter(|to| !busy.contains(to)).and_then(|to| leading.device_handle(node, to).ok())
@@ -172,12 +172,19 @@ impl Repair {
             return Err("a device on another node with room, for what lacks replicas".to_string());
         };
         // Another one each time: one replica may be damaged, or its device slow.
-        let from = sources[tries as usize % sources.len()].clone();
-        let devices = [from.id(), to.id()];
+        let from = sources.get(tries as usize % sources.len().max(1)).filter(|_| column.length > 0).cloned();
+        let named = from.as_ref().map(DeviceHandle::id).or(column.from.first().copied()).unwrap_or(to.id());
+        let devices = [named, to.id()];
         self.under_way.insert(of, devices);
         let (node, leading, length) = (node.clone(), leading.clone(), column.length);
         self.copies.spawn(async move {
-            let made = leading.meanwhile(make(&node, &leading, of, length, (from, to))).await;
+            let making = async {
+                match from {
+                    Some(from) => make(&node, &leading, of, length, (from, to)).await,
+                    None => name(&leading, of, devices).await,
+                }
+            };
+            let made = leading.meanwhile(making).await;
             (of, devices, made.unwrap_or_else(|| Err(Moved::default().into())))
         });
         Ok(())
@@ -199,12 +206,12 @@ impl Repair {
         if error.kind() == ErrorKind::Moved {
             return;
         }
-        let tries = self.failed.get(&of).map_or(0, |(_, tries)| *tries) + 1;
+        let tries = self.failed.get(&of).map_or(0, |(_, tries, _)| *tries) + 1;
         if self.failed.len() >= FAILED_MAX {
             self.failed.clear();
         }
         let wait = AGAIN_MOST.min(AGAIN_FIRST * 2u32.saturating_pow(tries.min(10) - 1));
-        self.failed.insert(of, (node.clock.now().after(wait), tries));
+        self.failed.insert(of, (node.clock.now().after(wait), tries, error.text().to_string()));
         // What is on another list now, or whose device is full or away, is nothing to be told of.
         if matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::Io) && self.said != error.text() {
             self.said = error.text().to_string();
@@ -240,7 +247,7 @@ async fn make(
 
 /// Copies, and names the copy.
 async fn name_copy(copying: &Copying) -> Result<()> {
-    let Copying { leading, group, chunk, from, to, .. } = copying;
+    let Copying { leading, group, chunk, from, .. } = copying;
     let whole = match copying.planted {
         Some(Planted::RepairedUncopied) => None,
         _ => copying.at_rest().await?,
@@ -257,8 +264,13 @@ async fn name_copy(copying: &Copying) -> Result<()> {
             return Err(Error::new(ErrorKind::Corrupt, text));
         }
     }
+    name(leading, (*group, *chunk), [from.id(), copying.to.id()]).await
+}
+
+/// Names a replica, which is a copy of the first one of these devices, on the second one.
+async fn name(leading: &Leading, (group, chunk): Of, [from, to]: [DeviceId; 2]) -> Result<()> {
     loop {
-        let request = meta::Request::AddReplica { group: *group, chunk: *chunk, from: from.id(), to: to.id() };
+        let request = meta::Request::AddReplica { group, chunk, from, to };
         match leading.metadata.ask(request).await {
             Ok(_) => return Ok(()),
             Err(error) if matches!(error.kind(), ErrorKind::Stale | ErrorKind::NotFound | ErrorKind::Moved) => {
