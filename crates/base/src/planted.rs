@@ -145,11 +145,13 @@ pub enum Planted {
     RepairedUncopied,
     /// `node::control`: what a drain copied is named without a comparison with the original.
     CopyUncompared,
+    /// `membership`: a delete that a link asks again is done again, however late it comes.
+    OrderRepeatedByLink,
 }
 
 impl Planted {
     /// Every one of them.
-    pub const ALL: [Planted; 70] = [
+    pub const ALL: [Planted; 71] = [
         Planted::AnsweredBeforeSync,
         Planted::AnsweredBeforeWrite,
         Planted::EarlyRecordsForgotten,
@@ -220,6 +222,7 @@ impl Planted {
         Planted::LackNotMarked,
         Planted::RepairedUncopied,
         Planted::CopyUncompared,
+        Planted::OrderRepeatedByLink,
     ];
 
     /// Whether only several nodes together can have it.
@@ -260,6 +263,7 @@ impl Planted {
             Planted::StaleClockTaken => Some("meta keepers::named::an_old_clock_tells_nothing"),
             Planted::OldTermObeyed => Some("node cluster::orders::a_leader_that_is_over"),
             Planted::CopyUncompared => Some("node leading::tests::copies::a_copy_of_other_bytes"),
+            Planted::OrderRepeatedByLink => Some("node cluster::orders::a_delete_that_comes_late"),
             Planted::PromiseForgotten => Some("quorum named::a_refusal_ends_no_promise"),
             _ => None,
         }
@@ -344,6 +348,7 @@ impl Planted {
             Planted::LackNotMarked => "what lacks replicas gets none",
             Planted::RepairedUncopied => "a replica is named that is not there",
             Planted::CopyUncompared => "a copy is named though its bytes are not those of the original",
+            Planted::OrderRepeatedByLink => "a delete that was answered long ago is done when it comes late",
         }
     }
 }

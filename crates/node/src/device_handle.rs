@@ -167,7 +167,9 @@ impl DeviceHandle {
             DeviceHandle::Local(device) => device.delete(chunks).await,
             DeviceHandle::Remote(far) => {
                 let chunks = chunks.into_iter().map(|chunk| chunk.0.into()).collect();
-                far.ask(&wire::Delete { device: far.id(), chunks }).await.map(drop)
+                let under_way = far.peer.numbered(far.device);
+                let (number, floor) = (under_way.number, under_way.floor);
+                far.ask(&wire::Delete { device: far.id(), chunks, number, floor }).await.map(drop)
             }
         }
     }

@@ -1,6 +1,7 @@
 //! A node that does not keep the metadata alone: what it knows of the cluster, and whose writes it takes. How it reports to the keeper, or to the one
 //! of several that leads, is in `reporting`.
 
+pub mod deletes;
 pub mod reporting;
 pub mod terms;
 
@@ -12,6 +13,7 @@ use base::moved::Moved;
 use base::net::Net;
 use base::planted::Planted;
 use base::unit::Time;
+use deletes::Deletes;
 use net::message::{Ask, cluster as wire};
 use net::{Asker, Call, Link, LinkSettings, Payload};
 use std::collections::BTreeMap;
@@ -38,6 +40,8 @@ pub struct Membership {
     state: Mutex<State>,
     sessions: Mutex<Sessions>,
     terms: Arc<Terms>,
+    /// What was deleted by order.
+    pub deletes: Deletes,
     /// It is to report now: another one leads.
     due: Notify,
     /// A fault put in on purpose, by the simulation alone.
@@ -107,7 +111,8 @@ impl Membership {
         let state = State { keeper: None, leads, view: None, waits, joined: false, said_waiting: true };
         let (clock, link) = (settings.clock.clone(), tokio::sync::Mutex::default());
         let (state, sessions, terms) = (Mutex::new(state), Mutex::default(), Arc::new(Terms::new(planted)));
-        Membership { keepers, network, settings, clock, link, state, sessions, terms, due: Notify::new(), planted }
+        let (deletes, due) = (Deletes::new(planted), Notify::new());
+        Membership { keepers, network, settings, clock, link, state, sessions, terms, deletes, due, planted }
     }
 
     /// Whether several nodes keep the metadata.

@@ -1,5 +1,7 @@
 //! The other nodes as the one that keeps the metadata knows them: what each reported last, and the link to it.
 
+pub mod numbering;
+
 use crate::control::claims::lock;
 use crate::device::draining::Draining;
 use crate::device_handle::RemoteDevice;
@@ -11,6 +13,7 @@ use base::net::Net;
 use base::unit::{Time, WallTime};
 use net::message::{Ask, cluster, device as wire, file};
 use net::{Link, LinkSettings, Payload};
+use numbering::{Numbered, Numbering};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -25,6 +28,7 @@ pub struct Peers {
     settings: LinkSettings,
     known: Mutex<Known>,
     marks: Mutex<Marks>,
+    deletes: Arc<Numbering>,
 }
 
 #[derive(Default)]
@@ -55,6 +59,8 @@ pub struct Peer {
     settings: LinkSettings,
     last_report: Mutex<LastReport>,
     link: Mutex<Linked>,
+    /// That of all nodes: a device may be on another one by the next delete.
+    deletes: Arc<Numbering>,
     /// Held by whoever connects.
     connecting: tokio::sync::Mutex<()>,
 }
@@ -100,7 +106,7 @@ impl LastReport {
 impl Peers {
     /// None yet; links to them are made with `settings`.
     pub fn new(network: Arc<dyn Net>, settings: LinkSettings) -> Peers {
-        Peers { network, settings, known: Mutex::default(), marks: Mutex::default() }
+        Peers { network, settings, known: Mutex::default(), marks: Mutex::default(), deletes: Arc::default() }
     }
 
     fn marks(&self) -> MutexGuard<'_, Marks> {
@@ -156,7 +162,8 @@ impl Peers {
                 let mut known = lock(&self.known);
                 let link = Mutex::new(known.closed.map_or(Linked::Not, Linked::Closed));
                 let (last_report, connecting) = (Mutex::new(said), tokio::sync::Mutex::default());
-                let peer = Peer { network, settings, last_report, link, connecting };
+                let deletes = self.deletes.clone();
+                let peer = Peer { network, settings, last_report, link, deletes, connecting };
                 known.peers.insert(id, Arc::new(peer));
                 true
             }
@@ -326,6 +333,11 @@ impl Peer {
     /// Notes which nodes it is told to be silent.
     pub fn told_silent(&self, silent: Vec<NodeId>) {
         self.last_report().told_silent = Some(silent);
+    }
+
+    /// Begins a delete on a device of it.
+    pub fn numbered(&self, device: DeviceId) -> Numbered {
+        self.deletes.begin(device)
     }
 
     /// Asks it. One that does not answer is not asked again before it reports.

@@ -26,7 +26,9 @@ pub struct FenceAnswer {
     pub length: u64,
 }
 
-/// Deletes chunks, durably. Those that are not there count as deleted.
+/// Deletes chunks, durably. Those that are not there count as deleted. Done once: one that comes late, when the chunk is there anew, would take that.
+/// Of the other orders none needs that: a late release gives back what the original of a copy gave back before, a seal and a fence ask for what is
+/// so or are refused for their length or generation, and bytes that are fetched late are what is there, are refused, or are a chunk that nobody knows.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct Delete {
     /// The device.
@@ -35,6 +37,12 @@ pub struct Delete {
     /// The chunks; `base::limit::LIST_PAGE_MAX` at the most.
     #[prost(message, repeated, tag = "2")]
     pub chunks: Vec<Id>,
+    /// Counts the deletes that one leadership orders of this device, from 1 on; 0: of a node that does not number them.
+    #[prost(uint64, tag = "3")]
+    pub number: u64,
+    /// The lowest number that may be asked again: a lower one is not done any more.
+    #[prost(uint64, tag = "4")]
+    pub floor: u64,
 }
 
 /// These bytes of a chunk are no longer needed.

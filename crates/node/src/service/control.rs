@@ -3,14 +3,15 @@
 use super::respond;
 use crate::device::bags::BagCounts;
 use crate::device::control::Kept;
+use crate::membership::deletes::Leader;
 use crate::node::Node;
 use base::error::{Error, ErrorKind, Result};
 use base::id::{BagId, ChunkId, DeviceId, Generation, Owner};
 use base::limit::LIST_PAGE_MAX;
 use chunk::{BagStat, ChunkStat};
-use net::Call;
 use net::message::chunk::Range;
 use net::message::{Ask, Done, Id, order as wire};
+use net::{Asker, Call};
 use std::sync::Arc;
 
 impl Node {
@@ -38,7 +39,8 @@ impl Node {
                 self.in_turn(call, term, |ask: &wire::Fence| ask.device, |ask| self.order_fence(ask)).await
             }
             wire::Delete::KIND => {
-                self.in_turn(call, term, |ask: &wire::Delete| ask.device, |ask| self.order_delete(ask)).await
+                let leader = (term, start_of(call.asker));
+                self.in_turn(call, term, |ask: &wire::Delete| ask.device, |ask| self.order_delete(ask, leader)).await
             }
             wire::Release::KIND => {
                 self.in_turn(call, term, |ask: &wire::Release| ask.device, |ask| self.order_release(ask)).await
@@ -84,10 +86,12 @@ impl Node {
         Ok(wire::FenceAnswer { length })
     }
 
-    async fn order_delete(&self, ask: wire::Delete) -> Result<Done> {
+    async fn order_delete(&self, ask: wire::Delete, leader: Leader) -> Result<Done> {
         check_length(ask.chunks.len())?;
+        let membership = self.membership().ok_or_else(nobody_else_orders)?;
+        let device = self.device(ask.device)?;
         let chunks = ask.chunks.iter().map(|chunk| ChunkId(chunk.value())).collect();
-        self.device(ask.device)?.delete(chunks).await?;
+        membership.deletes.once((device.id, leader), (ask.number, ask.floor), || device.delete(chunks)).await?;
         Ok(Done {})
     }
 
@@ -155,6 +159,14 @@ impl Node {
     async fn order_fetch(&self, ask: wire::Fetch) -> Result<Done> {
         self.fetch(ask).await?;
         Ok(Done {})
+    }
+}
+
+/// The start of the node that asks.
+fn start_of(asker: Asker) -> u64 {
+    match asker {
+        Asker::Node { incarnation, .. } => incarnation,
+        Asker::Client => 0,
     }
 }
 

@@ -180,7 +180,7 @@ fn questions_about_others() -> Vec<(u16, Vec<u8>)> {
         of(&cluster::FindSession { session: 100_u128.into() }),
         of(&cluster::View::default()),
         of(&order::Fence { device, chunk, generation: 2 }),
-        of(&order::Delete { device, chunks: vec![chunk] }),
+        of(&order::Delete { device, chunks: vec![chunk], number: 1, floor: 1 }),
         of(&order::Release { device, chunk, ranges: vec![range.clone()] }),
         of(&order::Inventory { device, after: Some(chunk), limit: 10 }),
         of(&order::BagCounts { device, bag: 1 }),

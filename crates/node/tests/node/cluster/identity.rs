@@ -78,7 +78,7 @@ async fn refused() {
         ask(client.at(far), &bag::Stat { name: "b".to_string(), ..bag::Stat::default() }).await.expect_err("nor bags");
     assert!(error.text().contains(&cluster.keeper), "{error}");
     // What only the keeper may order, of any node.
-    let delete = order::Delete { device: far, chunks: vec![1.into()] };
+    let delete = order::Delete { device: far, chunks: vec![1.into()], ..order::Delete::default() };
     let fetch = order::Fetch { device: far, from: far, start: 0, end: 1, ..order::Fetch::default() };
     for link in [client.at(far), &client.keeper] {
         assert_eq!(ask(link, &delete).await.expect_err("not for clients").kind(), ErrorKind::Invalid);
