@@ -15,6 +15,7 @@ use crate::request::{Lack, LackingColumn, LackingGroup, Lacks};
 use crate::state::{State, missing};
 use base::error::{Error, ErrorKind, Result};
 use base::id::{ChunkId, DeviceId, GroupId};
+use base::limit::REPLICAS_MAX;
 use base::planted::Planted;
 use base::stripe::Stripe;
 use prost::Message;
@@ -90,6 +91,8 @@ impl State {
             (good, wanted) if good >= wanted => None,
             // Nothing of it is lost.
             (0, _) if column_length(record, index) == 0 => Some(Lack::Fewer),
+            // It was in memory, and was to be nowhere else: nothing can be done, nor was anything promised.
+            (0, 1) if !column.replicas.iter().any(|replica| self.is_known(replica)) => None,
             (0, _) => Some(Lack::NoneLeft),
             (1, _) => Some(Lack::OneLeft),
             _ => Some(Lack::Fewer),
@@ -152,6 +155,10 @@ impl State {
             none_left: (counters.none_left, counters.none_left_bytes),
             recounting: self.first_recount()?.is_some(),
         })
+    }
+
+    fn is_known(&self, replica: &ReplicaRecord) -> bool {
+        DeviceId::from_slice(&replica.device).is_some_and(|device| self.devices.node_of(device).is_some())
     }
 
     /// The replicas of a column that are to be relied on: those on the store's devices that are not lost.
@@ -254,6 +261,17 @@ impl State {
         }
         if good > 0 && !self.devices.counts(from) {
             return gone(format!("has better replicas of chunk {chunk} than the one on device {from}"));
+        }
+        if column.replicas.len() >= REPLICAS_MAX {
+            // No column can have more. One that counts is there: what does not can go.
+            let may_go = |replica: &ReplicaRecord| {
+                let device = DeviceId::from_slice(&replica.device);
+                good > 0 && device.is_none_or(|device| device != from && !self.devices.counts(device))
+            };
+            let Some(one) = column.replicas.iter().position(may_go) else {
+                return gone(format!("has {REPLICAS_MAX} replicas of chunk {chunk}, which is the most"));
+            };
+            record.columns[at].replicas.remove(one);
         }
         let replica = ReplicaRecord { device: to.to_bytes().to_vec(), chunk: chunk.to_bytes().to_vec() };
         record.columns[at].replicas.push(replica);

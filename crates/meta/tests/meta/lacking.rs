@@ -267,6 +267,36 @@ fn columns_without_bytes() {
     world.ask(Request::DeviceRemove { device: lost }).expect("nothing names it");
 }
 
+/// A column has as many replicas as it can have, some on devices that are given up: a new one takes the place of one of those. A group whose one
+/// replica was in memory that is gone lacks nothing: it was to be nowhere else.
+#[test]
+fn as_many_as_can_be() {
+    let mut world = world(1, 18, 16);
+    written(&mut world, "/d/f");
+    while repair(&mut world) > 0 {}
+    let devices = devices_of(&mut world, "/d/f").remove(0);
+    assert_eq!(devices.len(), 16);
+    for lost in &devices[3..5] {
+        world.ask(Request::DeviceLost { device: *lost }).expect("given up");
+    }
+    world.pass(Duration::from_secs(1));
+    (11..29).for_each(|number| report(&mut world, number));
+    while repair(&mut world) > 0 {}
+    let now = devices_of(&mut world, "/d/f").remove(0);
+    assert!(now.len() == 16 && !devices[3..5].iter().any(|lost| now.contains(lost)), "{now:?}");
+    assert_eq!(lacking(&mut world), (Vec::new(), Lacks::default()));
+    let (device, node) = (DeviceId(99), NodeId(11));
+    world.ask(Request::DeviceRegister { device, class: Class::Memory, capacity: 1 << 40, node }).expect("registered");
+    world.ask(mkdir("/m")).expect("made");
+    world.ask(set("/m", Policy { tier: Some(Class::Memory), replicas: Some(1), ..Policy::default() })).expect("set");
+    assert_eq!(written(&mut world, "/m/f").layout.columns()[0].head(), device);
+    report(&mut world, 11);
+    world.ask(Request::DeviceRemove { device }).expect("it is gone");
+    world.pass(Duration::from_secs(1));
+    assert_eq!(lacking(&mut world), (Vec::new(), Lacks::default()));
+    world.store().check_lacking().expect("as the records say");
+}
+
 /// Whatever is done in any order: what is listed is what the records say, and once everything that can be is repaired each closed group has as
 /// many replicas as it wants, on as many nodes.
 #[test]
