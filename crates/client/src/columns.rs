@@ -54,6 +54,11 @@ impl Places {
         self.devices.len() > 1
     }
 
+    /// These are to be asked once more.
+    pub(crate) fn give_back(&mut self, devices: Vec<Id>) {
+        self.devices.extend(devices.into_iter().map(|device| DeviceId(device.value())));
+    }
+
     /// The one to ask first; among equals the one that the layout names first.
     pub(crate) fn take(&mut self, standing: impl Fn(Id) -> Standing) -> Option<Head> {
         let first = match self.devices.as_slice() {

@@ -461,11 +461,15 @@ impl FileReader {
                 let fetched = self.fetch_summed(head, piece, options, (stored, added_to)).await?;
                 whole_of_several(several, piece, fetched)
             };
-            if let Some(fetched) = asking.next(ask).await? {
-                return Ok(fetched);
+            match asking.next(ask).await {
+                Ok(Some(fetched)) => return Ok(fetched),
+                // What of it was added is not of those bytes that the next one brings, or the next question for them.
+                Ok(None) => sums.back_to(mark),
+                Err(error) => {
+                    sums.back_to(mark);
+                    return Err(error);
+                }
             }
-            // What of it was added is not of those bytes that the next one brings.
-            sums.back_to(mark);
         }
     }
 

@@ -117,6 +117,8 @@ pub(crate) struct Asking<'a> {
     places: Places,
     bytes: u64,
     failures: Vec<(Id, Error)>,
+    /// Those that were given up after `PATIENCE`: asked once more if no other one serves, as one that is alone is.
+    slow: Vec<Id>,
 }
 
 impl Client {
@@ -128,7 +130,7 @@ impl Client {
             // Which of them is near is not known yet. If nobody says so, that is seen when they are asked.
             let _all_the_same = routes.refresh(&table).await;
         }
-        Asking { lately: &self.session.lately, routes, clock, places, bytes, failures: Vec::new() }
+        Asking { lately: &self.session.lately, routes, clock, places, bytes, failures: Vec::new(), slow: Vec::new() }
     }
 }
 
@@ -142,11 +144,18 @@ impl Asking<'_> {
         let (head, another) = self.choose();
         let asked = ask(head);
         let _counted = self.lately.begin(head.device, self.bytes);
+        let who = who(self.routes, head.device);
         let answered = match another {
-            true => timeout(PATIENCE, asked).await.unwrap_or_else(|_| Err(silent())),
+            true => match timeout(PATIENCE, asked).await {
+                Ok(answered) => answered,
+                Err(_) => {
+                    self.lately.failed(&who, self.clock.now());
+                    self.slow.push(head.device);
+                    return Ok(None);
+                }
+            },
             false => asked.await,
         };
-        let who = who(self.routes, head.device);
         let error = match answered {
             Ok(served) => {
                 self.lately.answered(&who);
@@ -160,12 +169,18 @@ impl Asking<'_> {
             // What it says is of these bytes alone.
             _ => self.lately.answered(&who),
         }
-        let is_last = self.places.is_empty();
+        let is_last = self.places.is_empty() && self.slow.is_empty();
         if !is_of_one_device(error.kind()) || (is_last && self.failures.is_empty()) {
             return Err(error);
         }
         self.failures.push((head.device, error));
-        if is_last { Err(none_served(&self.failures)) } else { Ok(None) }
+        if is_last {
+            return Err(none_served(&self.failures));
+        }
+        if self.places.is_empty() {
+            self.places.give_back(std::mem::take(&mut self.slow));
+        }
+        Ok(None)
     }
 
     /// The one to ask now, and whether another one that did not fail lately is left.
@@ -192,10 +207,6 @@ fn who(routes: &Routes, device: Id) -> [Who; 2] {
 fn is_of_one_device(kind: ErrorKind) -> bool {
     use ErrorKind::{Busy, Corrupt, Io, NotFound, Protocol, Refused, Unreachable};
     matches!(kind, Unreachable | NotFound | Corrupt | Io | Busy | Refused | Protocol)
-}
-
-fn silent() -> Error {
-    Error::new(ErrorKind::Unreachable, format!("it did not answer within {} s", PATIENCE.as_secs()))
 }
 
 /// Why no replica served. Its kind is that of the failure that leaves most hope.

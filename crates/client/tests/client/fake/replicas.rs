@@ -18,6 +18,8 @@ pub enum Bad {
     Silent,
     /// It has half of the bytes.
     Short,
+    /// It serves after 4 s.
+    Slow,
 }
 
 impl Fake {
@@ -35,6 +37,10 @@ impl Fake {
             Some(Bad::Silent) => {
                 tokio::time::sleep(Duration::from_secs(10)).await;
                 Err(Error::new(ErrorKind::Unreachable, "nothing was heard for 10 s"))
+            }
+            Some(Bad::Slow) => {
+                tokio::time::sleep(Duration::from_secs(4)).await;
+                Ok(None)
             }
             bad => Ok(bad),
         }
