@@ -33,6 +33,10 @@ use tokio::time::timeout;
 /// Groups of the list looked at in one request.
 const PAGE: usize = 64;
 
+/// Such requests in a step: the first for the most endangered, the others go on where the step before stopped. Whoever went through all of a long
+/// list for each copy that ends would keep the metadata store busy.
+const PAGES_MAX: usize = 8;
+
 /// How long a copy that failed is not tried again: at first, and at most. It doubles each time.
 const AGAIN_FIRST: Duration = Duration::from_secs(1);
 const AGAIN_MOST: Duration = Duration::from_secs(60);
@@ -71,6 +75,8 @@ pub struct Repair {
     under_way: BTreeMap<Of, [DeviceId; 2]>,
     /// When what failed is tried again, how often it has failed, and why it did last.
     failed: BTreeMap<Of, (Time, u32, String)>,
+    /// Where the next step goes on in the list, behind what is at its front.
+    after: Option<(u8, GroupId)>,
     /// What was said last of what cannot be copied: once is enough.
     said: String,
 }
@@ -107,7 +113,13 @@ impl Repair {
     /// Begins as many copies as may be under way.
     async fn begin(&mut self, node: &Arc<Node>, leading: &Arc<Leading>) -> Result<()> {
         let (mut after, mut waits) = (None, String::new());
-        while self.under_way.len() < REPAIRS_MAX {
+        for page in 0..PAGES_MAX {
+            if self.under_way.len() >= REPAIRS_MAX {
+                if page == 0 {
+                    return Ok(());
+                }
+                break;
+            }
             let busy = self.busy(node, leading);
             let request = meta::Request::Lacking { after, limit: PAGE, avoid: busy.iter().copied().collect() };
             let meta::Reply::Lacking { groups, resume, .. } = leading.metadata.ask(request).await? else {
@@ -123,11 +135,15 @@ impl Repair {
                     }
                 }
             }
-            after = resume;
+            after = match self.after.take().filter(|_| page == 0 && resume.is_some()) {
+                Some(before) => resume.max(Some(before)),
+                None => resume,
+            };
             if after.is_none() {
                 break;
             }
         }
+        self.after = after;
         leading.repaired.waits_for(waits);
         Ok(())
     }
@@ -167,9 +183,11 @@ impl Repair {
         if sources.is_empty() && column.length > 0 {
             return Err(format!("the devices that have what lacks replicas (chunk {})", column.chunk));
         }
-        let Some(to) = column.to.filter(|to| !busy.contains(to)).and_then(|to| leading.device_handle(node, to).ok())
-        else {
+        let Some(to) = column.to else {
             return Err("a device on another node with room, for what lacks replicas".to_string());
+        };
+        let Some(to) = leading.device_handle(node, to).ok().filter(|_| !busy.contains(&to)) else {
+            return Err("devices that have as many copies on their way as may be".to_string());
         };
         // Another one each time: one replica may be damaged, or its device slow.
         let from = sources.get(tries as usize % sources.len().max(1)).filter(|_| column.length > 0).cloned();
@@ -235,7 +253,13 @@ async fn make(
     };
     let mut copying = Copying::begin((node, leading), of, (from, to), Box::new(came)).await?;
     copying.at_least = length;
-    let made = name_copy(&copying).await;
+    let mut made = name_copy(&copying).await;
+    if matches!(&made, Err(error) if error.kind() == ErrorKind::Corrupt)
+        && !is_named(leading, of, copying.from.id()).await?
+    {
+        // Its file was removed, or it was moved: what is missing there is not missing.
+        made = Err(Error::new(ErrorKind::Stale, format!("chunk {} is named there no more", of.1)));
+    }
     match &made {
         Ok(()) => {
             leading.repaired.made.fetch_add(1, Ordering::Relaxed);
@@ -243,6 +267,16 @@ async fn make(
         Err(error) => copying.give_up(error).await,
     }
     made
+}
+
+/// Whether the metadata name a chunk on a device.
+async fn is_named(leading: &Leading, (group, chunk): Of, device: DeviceId) -> Result<bool> {
+    let request = meta::Request::KnownGroups { groups: vec![group] };
+    let meta::Reply::Known(known) = leading.metadata.ask(request).await? else {
+        unreachable!("a known group was asked for")
+    };
+    let mut layouts = known.iter().filter_map(|known| known.layout.as_ref());
+    Ok(layouts.any(|layout| layout.on(device).any(|replica| replica.chunk == chunk)))
 }
 
 /// Copies, and names the copy.
