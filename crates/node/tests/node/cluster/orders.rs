@@ -158,10 +158,16 @@ async fn after_a_start_of_either() {
         cluster.stop(restarted).await;
         cluster.run(restarted).await;
         cluster.all_there(2).await;
+        // Until its first report it is not silent, and where it was before.
+        let link = link_to(&cluster.keeper, 951).await;
+        until("it is heard at its new address", async || {
+            let view = ask(&link, &cluster::View::default()).await.expect("a view");
+            view.members.iter().any(|member| member.node.address == cluster.address(restarted))
+        })
+        .await;
         let client = cluster.again(client).await;
         let delete = file::Delete { path: open.path.clone(), ..Default::default() };
         ask(&client.keeper, &delete).await.expect("removed");
-        let link = link_to(&cluster.keeper, 951).await;
         until("its chunk is freed", async || {
             let view = ask(&link, &cluster::View::default()).await.expect("a view");
             let stat = chunk::Stat { device: far, chunk: open.opened.group.layout.columns[0].chunk };
