@@ -242,9 +242,7 @@ mod tests {
         let told = lacking(&lacks);
         assert!(told[0].contains("1 group with") && told[0].contains("are lost"), "{told:?}");
         assert!(
-            told[1].contains("2 groups with 1.00 MiB")
-                && told[2].contains("3 groups")
-                && told[3].contains("wait for x"),
+            told[1].contains("2 groups with 1.0 MiB") && told[2].contains("3 groups") && told[3].contains("wait for x"),
             "{told:?}"
         );
     }
