@@ -145,7 +145,7 @@ async fn fifty_times() {
             };
             of.meanwhile::<()>(works).await
         });
-        until("its jobs begin", || keeper.metadata.registered().0 == 2 && work.load(Ordering::Relaxed) > 0).await;
+        until("its jobs begin", || keeper.metadata.registered().0 == 3 && work.load(Ordering::Relaxed) > 0).await;
 
         keeper.end().await;
         let done = work.load(Ordering::Relaxed);
