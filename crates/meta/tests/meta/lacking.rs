@@ -267,6 +267,20 @@ fn columns_without_bytes() {
     world.ask(Request::DeviceRemove { device: lost }).expect("nothing names it");
 }
 
+/// A record that no group can have holds up nothing but its own group: others that are listed with it are told of.
+#[test]
+fn a_damaged_record_holds_up_no_other() {
+    let mut world = world(1, 4, 2);
+    let (damaged, other) = (written(&mut world, "/d/a").group, written(&mut world, "/d/b").group);
+    world.power_off(1);
+    let key = [&[0x13][..], &damaged.0.to_be_bytes()].concat();
+    // One reference, ten bytes, and no column.
+    crate::stored::write(&world, &key, &[0x10, 1, 0x18, 10]);
+    world.open();
+    let listed: Vec<GroupId> = lacking(&mut world).0.iter().map(|group| group.group).collect();
+    assert_eq!(listed, [other]);
+}
+
 /// A column has as many replicas as it can have, some on devices that are given up: a new one takes the place of one of those. A group whose one
 /// replica was in memory that is gone lacks nothing: it was to be nowhere else.
 #[test]
