@@ -235,7 +235,12 @@ impl Leading {
                 }
                 None => file::Device { place: name.clone(), ..file::Device::default() },
             };
-            if info.silent {
+            if info.lost {
+                device.missing |= info.silent || !info.reported;
+                device.trouble = "given up: what it had is copied from elsewhere, and from here only what is nowhere else; it is forgotten when nothing \
+                     is left that is only here"
+                    .to_string();
+            } else if info.silent {
                 device.missing = true;
                 device.trouble = format!(
                     "node {name} is silent; what is on it is safe there and comes back with it; start it again"
