@@ -13,7 +13,7 @@ use base::error::{Error, ErrorKind, Result};
 use base::policy::Level;
 use bytes::Bytes;
 use net::Payload;
-use net::message::file::{NewAttributes, NewGroup, PackGroup, PutFile, PutFiles};
+use net::message::file::{FinishPack, NewAttributes, NewGroup, PackGroup, PutFile, PutFiles};
 use net::message::{Id, chunk};
 use std::sync::{Arc, PoisonError};
 use tokio::sync::{Mutex, mpsc};
@@ -195,7 +195,13 @@ impl Lane {
             small_parts: true,
         };
         self.asked = Some(device);
-        let (answer, _) = self.client.call_at(device, &ask, payload.clone()).await?;
+        let answer = match self.client.call_at(device, &ask, payload.clone()).await {
+            Ok((answer, _)) => answer,
+            Err(error) => {
+                self.finish(number).await;
+                return Err(error);
+            }
+        };
         if answer.length != used.saturating_add(length) {
             let text = format!(
                 "the node says that a shared chunk is {} bytes long after {length} bytes at {used}; the files were not put; this is a fault in Stormwell",
@@ -224,9 +230,15 @@ impl Lane {
 
     /// Seals the group in use. What is in it is durable whether this works or not.
     async fn leave(&mut self) {
-        if let Some(Shared { head: Head { device, chunk }, length, .. }) = self.group.take() {
+        if let Some(Shared { number, head: Head { device, chunk }, length }) = self.group.take() {
             let ask = chunk::Seal { device, chunk, generation: GENERATION, length };
             let _sealed_later_if_not = self.client.ask_at(device, &ask).await;
+            self.finish(number).await;
         }
+    }
+
+    /// Says that no more files come into a group, so that it gets its copies now and not when the session is over.
+    async fn finish(&self, group: u64) {
+        let _finished_with_the_session_if_not = self.client.ask(&FinishPack { group }).await;
     }
 }

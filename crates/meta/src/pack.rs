@@ -16,14 +16,12 @@ use base::limit::{CHUNK_MAX, COMPOUND_FILES_MAX};
 use base::policy::Policy;
 
 impl State {
-    /// Does `PackGroup`.
-    pub fn pack_group(&mut self, session: SessionId, finished: Option<GroupId>, policy: Policy) -> Result<Reply> {
-        if let Some(finished) = finished
-            && self.layers.has(&Key::SessionGroup(session, finished))?
-        {
-            self.give_up_pack(session, finished)?;
+    /// Does `FinishPack`.
+    pub fn finish_pack(&mut self, session: SessionId, group: GroupId) -> Result<Reply> {
+        if self.layers.has(&Key::SessionGroup(session, group))? {
+            self.give_up_pack(session, group)?;
         }
-        self.allocate_for_pack(session, policy).map(Reply::Group)
+        Ok(Reply::Done)
     }
 
     /// Does `PutFiles`: each file is made or refused by itself.

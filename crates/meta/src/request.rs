@@ -325,10 +325,13 @@ pub enum Request {
     },
     /// A group for small files, owned by the caller's session until it ends. `Group`.
     PackGroup {
-        /// A group of the session that takes no more files.
-        finished: Option<GroupId>,
         /// Where its bytes should be.
         policy: Policy,
+    },
+    /// A group of `PackGroup` takes no more files; one that is not the session's stays as it is. `Done`.
+    FinishPack {
+        /// The group.
+        group: GroupId,
     },
     /// Makes small files, all in one log entry, each refused or done by itself. `Files`.
     PutFiles {

@@ -241,7 +241,8 @@ impl State {
                 self.close(session, *inode, *generation, *finished, attributes)
             }
             Request::Abandon { inode, generation } => self.abandon(session, *inode, *generation),
-            Request::PackGroup { finished, policy } => self.pack_group(session, *finished, *policy),
+            Request::PackGroup { policy } => self.allocate_for_pack(session, *policy).map(Reply::Group),
+            Request::FinishPack { group } => self.finish_pack(session, *group),
             Request::PutFiles { files } => self.put_files(session, files),
             Request::Rename { from, to, replace, .. } => self.rename(from, to, *replace),
             Request::Delete { path, recursive } => self.delete(path, *recursive),

@@ -113,6 +113,8 @@ asks! {
     51 chunk::Stat => chunk::StatAnswer,
     52 chunk::AppendCell => chunk::AppendAnswer,
 
+    60 file::FinishPack => Done,
+
     64 bag::Create => bag::Info,
     65 bag::Stat => bag::Info,
     66 bag::List => bag::ListAnswer,
@@ -165,6 +167,7 @@ pub fn is_change(kind: u16) -> bool {
             | file::NextGroup::KIND
             | file::Close::KIND
             | file::PackGroup::KIND
+            | file::FinishPack::KIND
             | file::PutFiles::KIND
             | file::Rename::KIND
             | file::Delete::KIND

@@ -46,7 +46,8 @@ pub fn request(call: &mut Call) -> Result<(Request, Translate)> {
         }
         file::NextGroup::KIND => (next_group(call.ask()?), group),
         file::Close::KIND => (close(call.ask()?), attributes),
-        file::PackGroup::KIND => (Request::PackGroup { finished: None, policy: Policy::default() }, group),
+        file::PackGroup::KIND => (Request::PackGroup { policy: Policy::default() }, group),
+        file::FinishPack::KIND => (Request::FinishPack { group: GroupId(call.ask::<file::FinishPack>()?.group) }, done),
         file::PutFiles::KIND => (put_files(call.ask()?)?, files),
         file::Locate::KIND => (locate(call.ask()?)?, located),
         file::Rename::KIND => (rename(call.ask()?)?, done),

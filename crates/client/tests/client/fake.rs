@@ -110,6 +110,8 @@ pub struct State {
     pub readers_of: Vec<u128>,
     /// Bytes that reads brought.
     pub bytes_read: u64,
+    /// Groups for small files that take no more of them.
+    pub finished_packs: Vec<u64>,
     /// Calls by kind.
     pub calls: BTreeMap<u16, u64>,
 }
@@ -216,7 +218,7 @@ impl Fake {
             files::List::KIND => reply(self.state().list(&asked(call)?)?),
             files::Locate::KIND => reply(self.state().locate(&asked(call)?)?),
             files::DiskUsage::KIND => reply(self.state().disk_usage(&asked(call)?)?),
-            kind if (16..48).contains(&kind) => self.once(call),
+            kind if (16..48).contains(&kind) || kind == files::FinishPack::KIND => self.once(call),
             chunks::Append::KIND => reply(self.state().append(&asked(call)?, call.payload.clone().into_bytes())?),
             chunks::AppendCell::KIND => Err(Error::new(ErrorKind::Unsupported, "this node does not answer this")),
             chunks::Read::KIND => {
@@ -323,6 +325,10 @@ impl State {
             files::NextGroup::KIND => self.next_group(&asked(call)?)?.encode_to_vec(),
             files::Close::KIND => self.close(&asked(call)?)?.encode_to_vec(),
             files::PackGroup::KIND => self.new_group().encode_to_vec(),
+            files::FinishPack::KIND => {
+                self.finished_packs.push(asked::<files::FinishPack>(call)?.group);
+                Done {}.encode_to_vec()
+            }
             files::PutFiles::KIND => self.put_files(&asked(call)?).encode_to_vec(),
             other => return Err(Error::new(ErrorKind::Protocol, format!("the fake does not know kind {other}"))),
         })
@@ -373,6 +379,7 @@ macro_rules! by_kind {
             files::NextGroup,
             files::Close,
             files::PackGroup,
+            files::FinishPack,
             files::PutFiles,
             chunks::Append,
             chunks::Read,

@@ -6,6 +6,7 @@ use base::error::ErrorKind;
 use base::limit::SMALL_FILE_MAX;
 use bytes::Bytes;
 use client::{PackOptions, Packed, PackerOptions, Sizes};
+use net::message::{Ask, file as files};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -80,6 +81,12 @@ async fn all_or_nothing() {
     packer.put("/c", Bytes::from_static(b"8"), OVERWRITE).await.expect("admitted");
     let results = packer.flush().await.expect("sent");
     assert_eq!(results[0].1.clone().map_err(|error| error.kind()), Err(ErrorKind::Full));
+    fake.fail(|faults| faults.full = 0);
+    packer.put("/d", Bytes::from_static(b"9"), OVERWRITE).await.expect("admitted");
+    packer.close().await.expect("sent");
+    // Each group gets its copies now: the one in use at the end, and those that took what no file names, to which nobody comes back.
+    let state = fake.state();
+    assert_eq!(state.finished_packs.len() as u64, state.calls[&files::PackGroup::KIND]);
 }
 
 /// A file too large to be packed is refused; the largest that is packed is passed on without a copy; existing files stay.

@@ -107,7 +107,7 @@ macro_rules! requests {
 }
 
 requests! {
-    remembered: Mkdir Create AppendOpen NextGroup SyncLength Reserve BeginBlock Close Abandon PackGroup PutFiles Rename Delete
+    remembered: Mkdir Create AppendOpen NextGroup SyncLength Reserve BeginBlock Close Abandon PackGroup FinishPack PutFiles Rename Delete
         SetAttributes SetXattr Truncate Concat SetPolicy SetQuota DeviceDrain DeviceLost NodeDrain NodeRemove BagCreate BagRewind BagSeal BagDelete
         Fence;
     others: OpenSession Renew Holders CloseSession Stat Lookup JudgeBelow For PathOf List Provided Asked Answered Locate GetXattrs GetPolicy
@@ -213,6 +213,16 @@ fn kinds_under_leases() -> Vec<Kind> {
     ]
 }
 
+/// The end of a group with a file in it, which another client removes.
+fn finished_pack(world: &mut World) -> (Request, Vec<Request>) {
+    let Ok(Reply::Group(pack)) = world.ask(Request::PackGroup { policy: Policy::default() }) else {
+        panic!("no group")
+    };
+    let file = PutFile { group: pack.group, ..crate::world::small_file("/small") };
+    world.ask(Request::PutFiles { files: vec![file] }).expect("put");
+    (Request::FinishPack { group: pack.group }, vec![delete("/small")])
+}
+
 fn kinds_of_nodes_and_bags() -> Vec<Kind> {
     let name = || "b".to_string();
     let (delete_bag, rewind) = (|| Request::BagDelete { name: name() }, || Request::BagRewind { name: name() });
@@ -227,9 +237,10 @@ fn kinds_of_nodes_and_bags() -> Vec<Kind> {
     let next = vec![Request::NodeRemove { node }, join(node), register(node)];
     // Once a node is known, so has that of the other devices to be.
     let both = || vec![join(NodeId(1)), join(node)];
-    let pack = || Request::PackGroup { finished: None, policy: Policy::default() };
+    let pack = || Request::PackGroup { policy: Policy::default() };
     vec![
         plain("group for small files", vec![], pack(), vec![pack()]),
+        ("end of a group for small files", vec![], Box::new(finished_pack)),
         plain("device's end", vec![register(NodeId(1))], drain, gone),
         plain(
             "device given up",

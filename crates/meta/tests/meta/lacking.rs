@@ -183,13 +183,13 @@ fn closed_files_get_replicas() {
 fn small_files() {
     let mut world = world(1, 3, 2);
     world.ask(mkdir("/once")).expect("made");
-    let Ok(Reply::Group(pack)) = world.ask(Request::PackGroup { finished: None, policy: Policy::default() }) else {
+    let Ok(Reply::Group(pack)) = world.ask(Request::PackGroup { policy: Policy::default() }) else {
         panic!("no group")
     };
     let put = |name: &str, offset| PutFile { offset, length: 50, group: pack.group, ..crate::world::small_file(name) };
     world.ask(Request::PutFiles { files: vec![put("/once/a", 0), put("/d/b", 50)] }).expect("put");
     assert_eq!(lacking(&mut world).0, []);
-    world.ask(Request::PackGroup { finished: Some(pack.group), policy: Policy::default() }).expect("another one");
+    world.ask(Request::FinishPack { group: pack.group }).expect("finished");
     assert_eq!(lacking(&mut world).1.one_left, (1, 100));
     assert_eq!(repair(&mut world), 1);
     assert_eq!(devices_of(&mut world, "/once/a")[0].len(), 2);

@@ -145,7 +145,7 @@ fn abandoned() {
 #[test]
 fn packed_files() {
     let mut world = World::new(1);
-    let pack = group(world.ask(Request::PackGroup { finished: None, policy: Policy::default() })).group;
+    let pack = group(world.ask(Request::PackGroup { policy: Policy::default() })).group;
     let put = |name: &str, group, offset, length| PutFile {
         path: path(name),
         group,
@@ -177,7 +177,7 @@ fn packed_files() {
     world.ask(delete("/p")).expect("deleted");
     world.pass(Duration::from_secs(1));
     assert_eq!(garbage(&mut world).0, [], "the session may still add to the group");
-    world.ask(Request::PackGroup { finished: Some(pack), policy: Policy::default() }).expect("the next");
+    world.ask(Request::FinishPack { group: pack }).expect("finished");
     assert_eq!(garbage(&mut world).0, [pack]);
     world.ask(Request::Collected { groups: vec![pack], ranges: vec![(pack, 0)], bags: vec![] }).expect("collected");
     assert_eq!(garbage(&mut world), (vec![], vec![], 0));
@@ -251,7 +251,7 @@ fn policies() {
     );
     // Small files share groups of any tier: where another one is wished for, they are refused one by one.
     world.ask(set("/cold", cold)).expect("set");
-    let pack = |world: &mut World, policy| group(world.ask(Request::PackGroup { finished: None, policy })).group;
+    let pack = |world: &mut World, policy| group(world.ask(Request::PackGroup { policy })).group;
     let warm_group = pack(&mut world, Policy { tier: Some(Class::Ssd), ..cold });
     let cold_group = pack(&mut world, cold);
     let put = |name: &str, group, length| PutFile {
@@ -380,7 +380,7 @@ fn a_number_used_twice() {
     let first = world.ask_as(caller, create("/a")).expect("answered").expect("made");
     let others = [
         Request::Delete { path: path("/a"), recursive: false },
-        Request::PackGroup { finished: None, policy: Policy::default() },
+        Request::PackGroup { policy: Policy::default() },
         Request::BagCreate {
             name: "b".to_string(),
             policy: Policy::default(),

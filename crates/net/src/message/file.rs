@@ -388,6 +388,14 @@ pub struct Close {
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct PackGroup {}
 
+/// Says that a group of `PackGroup` takes no more small files, so that it gets its copies. Without it that is so when the session is over.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct FinishPack {
+    /// The group; one that is finished or gone stays so.
+    #[prost(uint64, tag = "1")]
+    pub group: u64,
+}
+
 /// Names small files whose bytes are already durable in shared groups: one transaction, each file answered by itself.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct PutFiles {

@@ -169,6 +169,7 @@ fn questions_about_others() -> Vec<(u16, Vec<u8>)> {
     let range = chunk::Range { offset: 0, length: 4096 };
     let seat = keeper::Seat { number: 1, node: device, draw: chunk, address: "nowhere".to_string() };
     vec![
+        of(&file::FinishPack { group: 3 }),
         of(&device::Scrub { device, rate: 1 << 20 }),
         of(&device::Damage { device }),
         of(&device::Drain { device }),

@@ -4,6 +4,8 @@ use super::{Client, Cluster, ask};
 use crate::until;
 use base::error::ErrorKind;
 use base::limit::NODE_SILENCE_MAX;
+use base::policy::Level;
+use bytes::Bytes;
 use net::Payload;
 use net::message::{Id, chunk, device, file};
 use std::collections::BTreeSet;
@@ -113,5 +115,54 @@ async fn made_and_made_anew() {
         let bytes = if number < 12 { expected(number) } else { bytes_of(number) };
         assert!(!copies(&client, &format!("/f{number}"), &bytes).await.contains(&gone));
     }
+    cluster.stop_all().await;
+}
+
+/// Small files get their copies as soon as their group takes no more of them, while the session that put them goes on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn small_files() {
+    let mut cluster = Cluster::start("small-copies", 3).await;
+    let client = cluster.client(1).await;
+    want(&client, 2).await;
+    let pack = ask(&client.keeper, &file::PackGroup {}).await.expect("a group");
+    let column = &pack.layout.columns[0];
+    let (bytes, mut files) = (bytes_of(1), Vec::new());
+    for (number, piece) in bytes.chunks(1_000).enumerate() {
+        let append = chunk::Append {
+            device: column.device,
+            chunk: column.chunk,
+            group: pack.group,
+            generation: 1,
+            offset: number as u64 * 1_000,
+            level: Level::Synced as u32,
+            small_parts: true,
+            ..chunk::Append::default()
+        };
+        let payload = Payload::new(Bytes::copy_from_slice(piece));
+        client.at(column.device).call(&append, payload).await.expect("appended");
+        let (offset, length) = (append.offset, piece.len() as u64);
+        let path = format!("/small/f{number}");
+        files.push(file::PutFile {
+            path,
+            group: pack.group,
+            offset,
+            length,
+            parents: true,
+            ..file::PutFile::default()
+        });
+    }
+    let named = ask(&client.keeper, &file::PutFiles { files: files.clone() }).await.expect("named");
+    assert!(named.results.iter().all(|result| result.code == 0), "{:?}", named.results);
+    assert_eq!(lacks(&client).await.one_left, 0, "more may come into it");
+    for _ in 0..2 {
+        ask(&client.keeper, &file::FinishPack { group: pack.group }).await.expect("finished");
+    }
+    all_made(&client).await;
+    for (file, piece) in files.iter().zip(bytes.chunks(1_000)) {
+        assert_eq!(copies(&client, &file.path, piece).await.len(), 2, "{}", file.path);
+    }
+    let late = file::PutFile { path: "/small/late".to_string(), ..files[0].clone() };
+    let refused = ask(&client.keeper, &file::PutFiles { files: vec![late] }).await.expect("judged");
+    assert_ne!(refused.results[0].code, 0, "it takes no more");
     cluster.stop_all().await;
 }
