@@ -126,6 +126,11 @@ impl Layout {
         self.stripe
     }
 
+    /// Whether a column has more than one replica.
+    pub fn has_several(&self) -> bool {
+        self.columns.iter().any(|column| !column.others.is_empty())
+    }
+
     /// All replicas of all columns, column after column, the head of each first.
     pub fn replicas(&self) -> impl Iterator<Item = Replica> + '_ {
         let columns = self.columns.iter().enumerate();

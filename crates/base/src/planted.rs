@@ -147,11 +147,13 @@ pub enum Planted {
     CopyUncompared,
     /// `membership`: a delete that a link asks again is done again, however late it comes.
     OrderRepeatedByLink,
+    /// Bytes are lost where no replica has them all: the end of a group strikes the last one of a chunk out.
+    LastReplicaStruck,
 }
 
 impl Planted {
     /// Every one of them.
-    pub const ALL: [Planted; 71] = [
+    pub const ALL: [Planted; 72] = [
         Planted::AnsweredBeforeSync,
         Planted::AnsweredBeforeWrite,
         Planted::EarlyRecordsForgotten,
@@ -223,6 +225,7 @@ impl Planted {
         Planted::RepairedUncopied,
         Planted::CopyUncompared,
         Planted::OrderRepeatedByLink,
+        Planted::LastReplicaStruck,
     ];
 
     /// Whether only several nodes together can have it.
@@ -264,6 +267,7 @@ impl Planted {
             Planted::OldTermObeyed => Some("node cluster::orders::a_leader_that_is_over"),
             Planted::CopyUncompared => Some("node leading::tests::copies::a_copy_of_other_bytes"),
             Planted::OrderRepeatedByLink => Some("node cluster::orders::a_delete_that_comes_late"),
+            Planted::LastReplicaStruck => Some("meta replicas::none_is_the_last"),
             Planted::PromiseForgotten => Some("quorum named::a_refusal_ends_no_promise"),
             _ => None,
         }
@@ -349,6 +353,7 @@ impl Planted {
             Planted::RepairedUncopied => "a replica is named that is not there",
             Planted::CopyUncompared => "a copy is named though its bytes are not those of the original",
             Planted::OrderRepeatedByLink => "a delete that was answered long ago is done when it comes late",
+            Planted::LastReplicaStruck => "the end of a group leaves a chunk without a replica",
         }
     }
 }

@@ -376,6 +376,8 @@ impl Flow {
             columns_max: COLUMNS_MAX as u32,
             full: ids(full),
             gone: ids(gone),
+            replicas_max: 1,
+            short: Vec::new(),
         };
         let next = self.client.ask(&ask).await.map_err(|error| explain(error, &self.path))?;
         self.group = Group::new(&next, self.client.sizes.file_chunk)?;

@@ -137,6 +137,7 @@ impl Client {
             open,
             group_above,
             above_alike,
+            replicas_max: 1,
         };
         let opened = self.ask(&ask).await?;
         Ok(FileWriter { made: true, ..FileWriter::start(self.relying_on_nothing(), path, opened, modified_ms)? })
@@ -154,8 +155,17 @@ impl Client {
         let (path_text, holder) = (path.to_string(), holder.to_string());
         let GoesOn { inode, generation, began_length, began_generation } = goes_on.unwrap_or_default();
         let (asked, looked) = (self.asked, self.looked());
-        let ask =
-            file::Append { path: path_text, holder, began_length, began_generation, inode, generation, asked, looked };
+        let ask = file::Append {
+            path: path_text,
+            holder,
+            began_length,
+            began_generation,
+            inode,
+            generation,
+            asked,
+            looked,
+            replicas_max: 1,
+        };
         let opened = self.ask(&ask).await?;
         FileWriter::start(self.relying_on_nothing(), path, opened, 0)
     }

@@ -38,7 +38,8 @@ pub fn policy(record: Option<PolicyRecord>) -> Policy {
 pub fn column_records(layout: &Layout) -> Vec<ColumnRecord> {
     let replicas = |column: &Column| {
         let chunk = column.chunk().to_bytes();
-        let replica = |device: DeviceId| ReplicaRecord { device: device.to_bytes().to_vec(), chunk: chunk.to_vec() };
+        let replica =
+            |device: DeviceId| ReplicaRecord { device: device.to_bytes().to_vec(), chunk: chunk.to_vec(), start: 0 };
         column.devices().map(replica).collect()
     };
     layout.columns().iter().map(|column| ColumnRecord { replicas: replicas(column) }).collect()

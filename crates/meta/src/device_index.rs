@@ -120,8 +120,11 @@ mod tests {
     /// A group with replicas on some of the devices, which bits say: two columns, so that a device can have two.
     fn record(bits: u64, length: u64) -> Vec<u8> {
         let on = (0..DEVICES).filter(|device| bits >> device & 1 == 1);
-        let replica =
-            |device: u64| ReplicaRecord { device: DeviceId(device.into()).to_bytes().to_vec(), chunk: vec![7; 16] };
+        let replica = |device: u64| ReplicaRecord {
+            device: DeviceId(device.into()).to_bytes().to_vec(),
+            chunk: vec![7; 16],
+            start: 0,
+        };
         let columns = vec![ColumnRecord { replicas: on.map(replica).collect() }; 2];
         GroupRecord { columns, length, ..GroupRecord::default() }.encode_to_vec()
     }

@@ -222,6 +222,15 @@ impl State {
         (!self.devices.counts(device), silent)
     }
 
+    /// The devices that the replicas of a new group are chosen from: in a store of many those that its columns are.
+    pub fn homes_for(&self, candidates: &[Candidate], avoid: &[DeviceId]) -> Vec<Home> {
+        let mut homes = self.homes(avoid);
+        if homes.len() > CHOSEN_FROM {
+            homes.retain(|home| candidates.iter().any(|candidate| candidate.device == home.candidate.device));
+        }
+        homes
+    }
+
     /// All devices as the placement of one more replica sees them. Those to `avoid` take none.
     pub fn homes(&self, avoid: &[DeviceId]) -> Vec<Home> {
         let mut racks = BTreeMap::new();

@@ -4,7 +4,9 @@ use crate::attributes::format::kept;
 use crate::attributes::{check_holder, check_mode, check_new};
 use crate::convert;
 use crate::devices::GroupOf;
-use crate::format::{ExtentRecord, GroupRecord, InodeRecord, KeptRecord, NameRecord, RangeRecord, WriterRecord};
+use crate::format::{
+    ExtentRecord, GroupRecord, InodeRecord, KeptRecord, NameRecord, RangeRecord, ReplicaRecord, WriterRecord,
+};
 use crate::key::Key;
 use crate::names::{Found, gone};
 use crate::path::Path;
@@ -26,12 +28,14 @@ use base::version::newer;
 const FENCED_MAX: usize = 16;
 
 impl State {
-    /// A new group of up to so many columns where the policy wants it, held by nobody yet.
+    /// A new group of up to so many columns where the policy wants it, held by nobody yet. Of each column as many replicas as the policy wants,
+    /// the writer can write to and there are places for.
     fn allocate(
         &mut self,
         mut candidates: Vec<Candidate>,
         policy: Policy,
-        wanted: usize,
+        (wanted, replicas_max): (usize, usize),
+        avoid: &[DeviceId],
     ) -> Result<(NewGroup, GroupRecord)> {
         for candidate in &mut candidates {
             candidate.placed = self.devices.placed(candidate.device, wanted);
@@ -39,27 +43,46 @@ impl State {
         // A group of one column is a file's first, which is short, or a file's on one device, which goes on elsewhere no sooner.
         let room = if wanted == 1 { self.widths.narrow } else { self.widths.full };
         let devices = placement::place_columns(&candidates, policy, wanted, room, self.random.next())?;
+        let others = (policy.replicas.unwrap_or(1) as usize).min(replicas_max).saturating_sub(1);
+        let homes = if others > 0 { self.homes_for(&candidates, avoid) } else { Vec::new() };
         let mut columns = Vec::with_capacity(devices.len());
         for device in devices {
-            self.devices.place(device, wanted);
-            columns.push(Column::single(ChunkId(self.random.wide()), device));
+            let mut replicas = vec![device];
+            if others > 0 {
+                replicas.extend(placement::place_others(&homes, device, others, room, self.random.next()));
+            }
+            replicas.iter().for_each(|device| self.devices.place(*device, wanted));
+            let Some(column) = Column::new(ChunkId(self.random.wide()), replicas.into_iter()) else {
+                unreachable!("placement names a device once, and no more than a column can have")
+            };
+            columns.push(column);
         }
         let Some(layout) = Layout::new(columns, self.widths.cell) else {
             unreachable!("placement gives as many columns as a group may have, and chunks have names drawn at random")
         };
-        let (columns, cell) = (convert::column_records(&layout), layout.cell());
+        let (mut columns, cell) = (convert::column_records(&layout), layout.cell());
+        if layout.has_several() {
+            columns.iter_mut().flat_map(|column| &mut column.replicas).for_each(|replica| self.note_start(replica));
+        }
         let wanted = policy.replicas.filter(|wanted| *wanted > 1).unwrap_or(0);
         let record = GroupRecord { columns, cell, open: true, wanted, ..GroupRecord::default() };
         Ok((NewGroup { group: self.next_group(), layout, room: 0 }, record))
     }
 
-    /// A new group for a writer who can write to so many columns: the first, or one behind a group of `before` columns. Devices that
-    /// `refused` its bytes are taken if there are no others.
+    /// Notes which start of its node a replica is placed on.
+    fn note_start(&self, replica: &mut ReplicaRecord) {
+        let node = DeviceId::from_slice(&replica.device).and_then(|device| self.devices.node_of(device));
+        replica.start = node.map_or(0, |node| self.nodes.start_of(node));
+    }
+
+    /// A new group for a writer who can write to so many columns and replicas: the first, or one behind a group of `before` columns. Devices that
+    /// `refused` its bytes are taken if there are no others; for replicas beside the first they are not.
     fn allocate_for_file(
         &mut self,
         policy: Policy,
         before: Option<usize>,
-        (columns_max, refused): (usize, &Refused),
+        (columns_max, replicas_max): (usize, usize),
+        refused: &Refused,
     ) -> Result<NewGroup> {
         let (columns, room) = (self.widths.columns_max.min(columns_max), self.widths.full);
         let of = if before.is_none() { GroupOf::File } else { GroupOf::LongFile };
@@ -69,7 +92,9 @@ impl State {
         };
         let possible = placement::columns_possible(&candidates, policy, self.widths.full);
         let possible = possible.min(columns_max).min(self.widths.columns_max);
-        let (group, record) = self.allocate(candidates, policy, self.widths.columns(before, possible))?;
+        let avoid: Vec<DeviceId> = refused.devices().collect();
+        let wanted = (self.widths.columns(before, possible), replicas_max.max(1));
+        let (group, record) = self.allocate(candidates, policy, wanted, &avoid)?;
         self.put_group(group.group, GroupRecord { references: 1, ..record });
         let room = self.widths.room(group.layout.columns().len(), possible);
         Ok(NewGroup { room, ..group })
@@ -78,7 +103,7 @@ impl State {
     /// A new group for small files of a session.
     pub fn allocate_for_pack(&mut self, session: SessionId, policy: Policy) -> Result<NewGroup> {
         let candidates = self.next_candidates(GroupOf::SmallFiles, policy, (1, self.widths.narrow))?;
-        let (group, record) = self.allocate(candidates, policy, 1)?;
+        let (group, record) = self.allocate(candidates, policy, (1, 1), &[])?;
         let record = GroupRecord { packed: true, session: session.to_bytes().to_vec(), ..record };
         self.put_group(group.group, record);
         self.mark(&Key::SessionGroup(session, group.group));
@@ -108,13 +133,13 @@ impl State {
         path: &Path,
         overwrite: bool,
         parents: bool,
-        new: &NewInode,
+        (new, replicas_max): (&NewInode, usize),
     ) -> Result<Reply> {
         check_new(new)?;
         let (directory, name) = self.vacate(path, overwrite, parents.then_some(new))?;
         let inode = self.next_inode();
         let policy = wished(directory.policy, new.copies);
-        let group = self.allocate_for_file(policy, None, (usize::MAX, &Refused::default()))?;
+        let group = self.allocate_for_file(policy, None, (usize::MAX, replicas_max), &Refused::default())?;
         let writer = WriterRecord {
             session: session.to_bytes().to_vec(),
             group: group.group.0,
@@ -160,6 +185,7 @@ impl State {
         file: &FileRef,
         holder: &str,
         (began, at): (Option<Began>, Option<Generation>),
+        replicas_max: usize,
     ) -> Result<Reply> {
         check_holder(holder)?;
         let path = match file {
@@ -182,7 +208,7 @@ impl State {
             return Err(Error::new(ErrorKind::Busy, format!("'{path}' {who}; nothing was done: try again later")));
         }
         let policy = wished(policy, record.copies);
-        let group = self.allocate_for_file(policy, None, (usize::MAX, &Refused::default()))?;
+        let group = self.allocate_for_file(policy, None, (usize::MAX, replicas_max), &Refused::default())?;
         record.generation = record.generation.saturating_add(1);
         record.kept = None;
         let here = Began { length: record.length, generation: record.generation };
@@ -305,17 +331,19 @@ impl State {
         inode: InodeId,
         generation: Generation,
         finished: (GroupId, u64),
-        (columns_max, refused): (usize, &Refused),
+        most: (usize, usize),
+        refused: &Refused,
     ) -> Result<Reply> {
         let (mut record, mut writer, before) = self.leased(session, inode, generation)?;
         self.set_open_length(&mut record, &mut writer, finished)?;
-        self.check_outlives(&writer, &refused.gone)?;
-        self.finish_group(inode, &writer)?;
-        if refused.devices().next().is_some() {
-            self.drop_rest(&writer, refused.gone.is_empty())?;
+        let ended = self.group(finished.0)?;
+        self.check_outlives(&writer, &ended, refused)?;
+        self.finish_group(inode, &writer, &refused.short)?;
+        if refused.devices().next().is_some() || !refused.short.is_empty() {
+            self.drop_rest(&writer, &ended, refused.gone.is_empty());
         }
-        let columns = self.group(finished.0)?.columns.len();
-        let group = self.allocate_for_file(convert::policy(writer.policy), Some(columns), (columns_max, refused))?;
+        let (policy, columns) = (convert::policy(writer.policy), Some(ended.columns.len()));
+        let group = self.allocate_for_file(policy, columns, most, refused)?;
         writer.group = group.group.0;
         writer.start = record.length;
         writer.length = 0;
@@ -342,7 +370,7 @@ impl State {
             // Its writer has no bytes in it, so there is no chunk; should there be one all the same, the sweep finds it.
             self.remove_group(GroupId(writer.group))?;
         } else {
-            self.finish_group(inode, &writer)?;
+            self.finish_group(inode, &writer, &[])?;
         }
         self.remove(&Key::SessionFile(session, inode));
         record.modified = attributes.0.unwrap_or(self.wall).0;
@@ -377,26 +405,28 @@ impl State {
         Ok(Reply::Done)
     }
 
-    /// What chunks of a group that ended early have behind its end is garbage: other columns may be ahead of the one that took no more, and
-    /// a device that cannot be reached may have taken what it did not answer.
-    fn drop_rest(&mut self, writer: &WriterRecord, is_sealed: bool) -> Result<()> {
-        let group = GroupId(writer.group);
-        if writer.length > 0 && (!is_sealed || self.group(group)?.columns.len() > 1) {
+    /// What chunks of a group that ended early have behind its end is garbage: other columns and replicas may be ahead of the one that took no
+    /// more, and a device that cannot be reached may have taken what it did not answer. `ended`: as it was before.
+    fn drop_rest(&mut self, writer: &WriterRecord, ended: &GroupRecord, is_sealed: bool) {
+        let several = ended.columns.len() > 1 || ended.columns[0].replicas.len() > 1;
+        if writer.length > 0 && (!is_sealed || several) {
             let from = if self.planted == Some(Planted::EarlyEndDropsAll) { 0 } else { writer.length };
-            self.put(&Key::GarbageRange(group, from), &RangeRecord { length: u64::MAX - from });
+            self.put(&Key::GarbageRange(GroupId(writer.group), from), &RangeRecord { length: u64::MAX - from });
         }
-        Ok(())
     }
 
-    /// Whether what was synced on devices that are gone is still there when they come back. What was in memory need not be, and the writer
-    /// has let go of it.
-    fn check_outlives(&self, writer: &WriterRecord, gone: &[DeviceId]) -> Result<()> {
-        if writer.length == 0 || gone.is_empty() {
+    /// Whether what was synced on devices that are gone is still there when they come back, where no other replica has it. What was in memory
+    /// need not be, and the writer has let go of it.
+    fn check_outlives(&self, writer: &WriterRecord, ended: &GroupRecord, refused: &Refused) -> Result<()> {
+        if writer.length == 0 || refused.gone.is_empty() {
             return Ok(());
         }
-        let layout = convert::placed(GroupId(writer.group), &self.group(GroupId(writer.group))?)?.layout;
-        let forgets = |device: &&DeviceId| self.class_of(**device).is_none_or(|class| class == Class::Memory);
-        match gone.iter().filter(|device| layout.on(**device).next().is_some()).find(forgets) {
+        let mut ended = ended.clone();
+        strike_short(&mut ended, &refused.short);
+        let layout = convert::placed(GroupId(writer.group), &ended)?.layout;
+        let forgets = |device: DeviceId| self.class_of(device).is_none_or(|class| class == Class::Memory);
+        let is_lost = |device: DeviceId| refused.gone.contains(&device) && forgets(device);
+        match layout.columns().iter().find(|column| column.devices().all(is_lost)).map(Column::head) {
             None => Ok(()),
             Some(device) => Err(Error::new(
                 ErrorKind::Io,
@@ -466,13 +496,18 @@ impl State {
         Ok(())
     }
 
-    /// Makes the writer's open bytes an extent, whose reference the writer's becomes.
-    fn finish_group(&mut self, inode: InodeId, writer: &WriterRecord) -> Result<()> {
+    /// Makes the writer's open bytes an extent, whose reference the writer's becomes. `short`: replicas that do not have them all.
+    fn finish_group(&mut self, inode: InodeId, writer: &WriterRecord, short: &[(ChunkId, DeviceId)]) -> Result<()> {
         let group = GroupId(writer.group);
         if writer.length == 0 {
             return self.drop_reference(group, None);
         }
-        let record = GroupRecord { length: writer.length, open: false, ..self.group(group)? };
+        let mut record = GroupRecord { length: writer.length, open: false, ..self.group(group)? };
+        match self.planted {
+            Some(Planted::LastReplicaStruck) => strike_all(&mut record, short),
+            _ => strike_short(&mut record, short),
+        }
+        record.columns.iter_mut().flat_map(|column| &mut column.replicas).for_each(|replica| replica.start = 0);
         self.put_group(group, record);
         let extent = ExtentRecord {
             start: writer.start,
@@ -570,14 +605,21 @@ impl State {
         let record: InodeRecord =
             self.layers.record(&Key::Inode(inode))?.ok_or_else(|| missing("an orphan's record"))?;
         let writer = record.writer.ok_or_else(|| missing("an orphan's writer"))?;
-        let group = GroupId(writer.group);
-        let group = convert::placed(group, &self.group(group)?)?;
-        let generation = Generation(record.generation);
-        Ok(Orphan { inode, generation, group, start: writer.start, length: writer.length })
+        let (group, generation) = (GroupId(writer.group), Generation(record.generation));
+        let placed = self.group(group)?;
+        let starts = placed.columns.iter().flat_map(|column| &column.replicas).map(|replica| replica.start).collect();
+        let group = convert::placed(group, &placed)?;
+        Ok(Orphan { inode, generation, group, starts, start: writer.start, length: writer.length })
     }
 
     /// Does `Recovered`.
-    pub fn recovered(&mut self, inode: InodeId, generation: Generation, length: u64) -> Result<Reply> {
+    pub fn recovered(
+        &mut self,
+        inode: InodeId,
+        generation: Generation,
+        length: u64,
+        without: &[(ChunkId, DeviceId)],
+    ) -> Result<Reply> {
         let mut record: InodeRecord = self.layers.record(&Key::Inode(inode))?.ok_or_else(|| gone(inode))?;
         let before = Taken::of(&record);
         match record.writer.take() {
@@ -590,8 +632,9 @@ impl State {
                 if length == 0 && self.planted != Some(Planted::FenceForgotten) {
                     self.keep_fence(&mut record, &writer)?;
                 }
-                self.finish_group(inode, &writer)?;
-                self.drop_rest(&writer, true)?;
+                let ended = self.group(group)?;
+                self.finish_group(inode, &writer, without)?;
+                self.drop_rest(&writer, &ended, true);
                 self.remove(&Key::Orphan(inode));
                 let kept = KeptRecord { generation: generation.0, ..kept(&writer) };
                 record.kept = (!kept.holder.is_empty()).then_some(kept);
@@ -601,6 +644,24 @@ impl State {
             _ => Err(stale(inode)),
         }
     }
+}
+
+/// Names these replicas of a group no more, where others of the same chunk stay named.
+fn strike_short(record: &mut GroupRecord, short: &[(ChunkId, DeviceId)]) {
+    for column in &mut record.columns {
+        if column.replicas.iter().any(|replica| !is_one_of(replica, short)) {
+            column.replicas.retain(|replica| !is_one_of(replica, short));
+        }
+    }
+}
+
+/// What `Planted::LastReplicaStruck` does.
+fn strike_all(record: &mut GroupRecord, short: &[(ChunkId, DeviceId)]) {
+    record.columns.iter_mut().for_each(|column| column.replicas.retain(|replica| !is_one_of(replica, short)));
+}
+
+fn is_one_of(replica: &ReplicaRecord, short: &[(ChunkId, DeviceId)]) -> bool {
+    short.iter().any(|(chunk, device)| replica.chunk == chunk.to_bytes() && replica.device == device.to_bytes())
 }
 
 /// The policy of a file that counts so often: its own wish for replicas is followed where its directory wants more than one. Elsewhere it is only

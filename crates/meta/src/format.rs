@@ -14,7 +14,7 @@ use prost::Message;
 /// gateways (`InodeRecord::notes`), version 2 no access control lists (`InodeRecord::acl`), and they would lose them; up to version 3 the log was
 /// another one (`old_log.rs`); up to version 4 nothing said how many replicas a group wants (`GroupRecord::wanted`), and what lacks some
 /// would not be found. A store of a newer version is refused.
-pub const VERSION: u32 = 5;
+pub const VERSION: u32 = 6;
 /// The oldest version that is read.
 pub const VERSION_MIN: u32 = 1;
 /// The least program that reads `VERSION`. Who raises the one raises the other.
@@ -284,6 +284,9 @@ pub struct ReplicaRecord {
     /// Sixteen bytes.
     #[prost(bytes = "vec", tag = "2")]
     pub chunk: Vec<u8>,
+    /// While the group is open and has several replicas: the start (`NodeRecord::incarnation`) of the device's node when it was placed there.
+    #[prost(uint64, tag = "3")]
+    pub start: u64,
 }
 
 /// Under `Key::GarbageRange`.

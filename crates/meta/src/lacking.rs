@@ -26,15 +26,30 @@ const RECOUNT_STEP: usize = 64;
 impl State {
     /// Puts a group's record, in the transaction under way: the only way to do that. It is listed as lacking replicas, or no more.
     pub fn put_group(&mut self, group: GroupId, mut record: GroupRecord) {
-        assert!(
-            !record.open || record.columns.iter().all(|column| column.replicas.len() == 1),
-            "group {group} is open and has more than one replica, only one of which gets what is written"
-        );
+        self.check_replicas(group, &record);
         let lack = self.lack_of(&record);
         if self.planted != Some(Planted::LackNotMarked) || lack.is_none() {
             self.enlist(group, &mut record, lack);
         }
         self.put(&Key::Group(group), &record);
+    }
+
+    /// An open group has the replicas that it was placed with: its writer counts what it wrote by what all of them have, and so does who ends it
+    /// for a writer that is gone. A column that loses its last one is lost.
+    fn check_replicas(&self, group: GroupId, record: &GroupRecord) {
+        let several = |record: &GroupRecord| record.columns.iter().any(|column| column.replicas.len() > 1);
+        assert!(
+            record.is_newer() || record.columns.iter().all(|column| !column.replicas.is_empty()),
+            "group {group} has a column without a replica"
+        );
+        if record.open
+            && let Ok(Some(before)) = self.layers.record::<GroupRecord>(&Key::Group(group))
+        {
+            assert!(
+                before.open && (before.columns == record.columns || !several(&before) && !several(record)),
+                "group {group} is open and its replicas change"
+            );
+        }
     }
 
     /// Removes a group's record, in the transaction under way.
@@ -276,7 +291,7 @@ impl State {
             };
             record.columns[at].replicas.remove(one);
         }
-        let replica = ReplicaRecord { device: to.to_bytes().to_vec(), chunk: chunk.to_bytes().to_vec() };
+        let replica = ReplicaRecord { device: to.to_bytes().to_vec(), chunk: chunk.to_bytes().to_vec(), start: 0 };
         record.columns[at].replicas.push(replica);
         self.strike(&mut record);
         self.put_group(group, record);

@@ -193,6 +193,9 @@ impl State {
         if self.layers.has(&Key::GarbageGroup(group))? {
             return gone("is garbage");
         }
+        if record.open && record.columns.iter().any(|column| column.replicas.len() > 1) {
+            return gone("is being written to several replicas");
+        }
         let target = self.device_record(to)?;
         let is_emptied = target.draining || target.lost;
         let of_chunk = |column: &&mut ColumnRecord| column.replicas.iter().any(|has| has.chunk == chunk.to_bytes());

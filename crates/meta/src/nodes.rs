@@ -98,6 +98,13 @@ impl Node {
     }
 }
 
+impl Nodes {
+    /// The start of a node that was heard of last; 0 if it is none of the store's.
+    pub fn start_of(&self, node: NodeId) -> u64 {
+        self.known.get(&node).map_or(0, |known| known.info.incarnation)
+    }
+}
+
 impl State {
     /// Reads the nodes. Done once, when the store is opened.
     pub fn load_nodes(&mut self) -> Result<()> {

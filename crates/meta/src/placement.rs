@@ -72,6 +72,16 @@ pub fn place_replica(homes: &[Home], has: &[DeviceId], room: u64, seed: u64) -> 
     chosen.or(next.last()).map(|home| home.candidate.device)
 }
 
+/// The devices for the replicas of a new column beside its head, at most so many: fewer than wanted where `place_replica` finds no more at present.
+pub fn place_others(homes: &[Home], head: DeviceId, others: usize, room: u64, seed: u64) -> Vec<DeviceId> {
+    let mut has = vec![head];
+    while has.len() <= others {
+        let Some(next) = place_replica(homes, &has, room, mix(seed.wrapping_add(has.len() as u64))) else { break };
+        has.push(next);
+    }
+    has.split_off(1)
+}
+
 /// The device for a new group: where fewest were placed for its free space, so that every device gets its part of the groups, neither
 /// more nor less; among equals chance decides.
 /// `Invalid` if no device could ever fit the policy, `Full` if those that do are full.
@@ -198,11 +208,14 @@ fn mix(seed: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{Candidate, Home, check, columns_possible, place, place_bag, place_columns, place_replica};
+    use super::{
+        Candidate, Home, check, columns_possible, place, place_bag, place_columns, place_others, place_replica,
+    };
     use base::error::ErrorKind;
     use base::id::{DeviceId, NodeId};
     use base::policy::{Class, Policy};
     use proptest::prelude::{ProptestConfig, Strategy, any, prop_assert, prop_assert_eq, proptest};
+    use std::collections::BTreeSet;
 
     fn candidates() -> impl Strategy<Value = Vec<Candidate>> {
         let class = (0..5u32).prop_map(|code| Class::from_code(code).unwrap_or_default());
@@ -291,6 +304,28 @@ mod tests {
                 prop_assert_eq!(chosen.map(|h| in_rack(h)), fewest);
             }
             prop_assert_eq!(chosen, place_replica(&homes, &has, room, seed));
+        }
+
+        /// The replicas of a new column are as many as are wanted if there are so many nodes that take one, each on a node of its own where the store
+        /// has as many.
+        #[test]
+        fn others(candidates in candidates(), wanted in 0..5usize, room in 1..u64::MAX, seed in any::<u64>()) {
+            let one_class = |candidate: &Candidate| Candidate { class: Class::Ssd, ..*candidate };
+            let candidates: Vec<Candidate> = candidates.iter().map(one_class).collect();
+            let home = |candidate: &Candidate| Home { candidate: *candidate, rack: None, takes: true, lost: false };
+            let homes: Vec<Home> = candidates.iter().map(home).collect();
+            let Some(head) = candidates.first() else { return Ok(()) };
+            let placed = place_others(&homes, head.device, wanted, room, seed);
+            let of = |device: &DeviceId| candidates.iter().find(|c| c.device == *device);
+            let nodes: BTreeSet<_> = placed.iter().filter_map(of).chain([head]).map(|c| c.node).collect();
+            let takes = |c: &&Candidate| !c.full && c.free >= room && c.device != head.device;
+            prop_assert!(placed.len() <= wanted && !placed.contains(&head.device));
+            prop_assert!(placed.iter().filter_map(of).all(|c| takes(&c)));
+            if wanted < candidates.iter().map(|c| c.node).collect::<BTreeSet<_>>().len() {
+                let possible: BTreeSet<_> =
+                    candidates.iter().filter(takes).map(|c| c.node).filter(|node| *node != head.node).collect();
+                prop_assert_eq!((nodes.len(), placed.len()), (placed.len() + 1, wanted.min(possible.len())));
+            }
         }
 
         /// A place always has the right class and room; without such a device the error says which of the two is missing.

@@ -243,6 +243,8 @@ pub enum Request {
         parents: bool,
         /// What it has from the start.
         new: NewInode,
+        /// Most replicas of a group that the writer can write to at once; 0 is 1.
+        replicas_max: usize,
     },
     /// Leases a file to the caller, to write on at its end in a new group of one column. `Handle`.
     AppendOpen {
@@ -255,6 +257,8 @@ pub enum Request {
         /// Only if its generation is this still, and it was closed for this holder so that he may go on with it (`Fence::for_holder`, or the end
         /// of his gateway's session); else `Stale`.
         at: Option<Generation>,
+        /// As of `Create`.
+        replicas_max: usize,
     },
     /// Records what the finished group holds and gives the next, a wider one where there are devices for it; elsewhere, if devices took no
     /// more of the group. `Group`.
@@ -269,6 +273,8 @@ pub enum Request {
         columns_max: usize,
         /// Devices that took no more of its bytes.
         refused: Refused,
+        /// As of `Create`.
+        replicas_max: usize,
     },
     /// Records how many bytes of the open group are synced. `Done`.
     SyncLength {
@@ -691,5 +697,7 @@ pub enum Request {
         generation: Generation,
         /// Bytes of the file in the last group.
         length: u64,
+        /// Replicas that have less than that, and are named no more. Never all of a chunk: such ones stay named.
+        without: Vec<(ChunkId, DeviceId)>,
     },
 }

@@ -224,10 +224,15 @@ impl State {
             Request::OpenSession { user } => self.open_session(session, user),
             Request::CloseSession => self.end_session(session),
             Request::Mkdir { path, parents, new } => self.mkdir(path, *parents, new),
-            Request::Create { path, overwrite, parents, new } => self.create(session, path, *overwrite, *parents, new),
-            Request::AppendOpen { file, holder, began, at } => self.append_open(session, file, holder, (*began, *at)),
-            Request::NextGroup { inode, generation, finished, columns_max, refused } => {
-                self.next_group_of(session, *inode, *generation, *finished, (*columns_max, refused))
+            Request::Create { path, overwrite, parents, new, replicas_max } => {
+                self.create(session, path, *overwrite, *parents, (new, *replicas_max))
+            }
+            Request::AppendOpen { file, holder, began, at, replicas_max } => {
+                self.append_open(session, file, holder, (*began, *at), *replicas_max)
+            }
+            Request::NextGroup { inode, generation, finished, columns_max, replicas_max, refused } => {
+                let most = (*columns_max, *replicas_max);
+                self.next_group_of(session, *inode, *generation, *finished, most, refused)
             }
             Request::SyncLength { inode, generation, group, length } => {
                 self.sync_length(session, *inode, *generation, (*group, *length))
@@ -277,7 +282,9 @@ impl State {
             Request::Fence { inode, only_gone, for_holder, generation } => {
                 self.fence(session, *inode, (*only_gone, *for_holder), *generation)
             }
-            Request::Recovered { inode, generation, length } => self.recovered(*inode, *generation, *length),
+            Request::Recovered { inode, generation, length, without } => {
+                self.recovered(*inode, *generation, *length, without)
+            }
             read => unreachable!("{read:?} is a read"),
         }
     }

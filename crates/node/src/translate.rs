@@ -239,22 +239,26 @@ fn above(mode: Option<u32>, alike: bool) -> Option<u32> {
 fn create(ask: file::Create) -> Result<Request> {
     let file::Create { path: text, overwrite, parents, mode, owner, group, note, .. } = ask;
     let file::Create { above_mode, copied, copies, holder, asked, looked, user, .. } = ask;
-    let file::Create { open, group_above, above_alike, .. } = ask;
+    let file::Create { open, group_above, above_alike, replicas_max, .. } = ask;
     let (mode, above_mode) = (mode.unwrap_or(FILE_MODE), above(above_mode, above_alike));
     let new = NewInode { mode, open, owner, group, group_above, note, above_mode, copied, copies, holder };
-    let create = Request::Create { path: path(&text)?, overwrite, parents, new };
+    let create = Request::Create { path: path(&text)?, overwrite, parents, new, replicas_max: replicas_max as usize };
     Ok(of(user, self::asked(asked, seen(looked, create))))
 }
 
 fn append(ask: file::Append) -> Result<Request> {
     let file::Append { path: text, holder, began_length: length, began_generation, .. } = ask;
-    let file::Append { inode, generation, asked, looked, .. } = ask;
+    let file::Append { inode, generation, asked, looked, replicas_max, .. } = ask;
+    let replicas_max = replicas_max as usize;
     let began = (began_generation != 0).then_some(Began { length, generation: began_generation });
     let append = match inode {
-        0 => seen(looked, Request::AppendOpen { file: FileRef::Path(path(&text)?), holder, began, at: None }),
+        0 => seen(
+            looked,
+            Request::AppendOpen { file: FileRef::Path(path(&text)?), holder, began, at: None, replicas_max },
+        ),
         _ => {
             let (file, at) = (FileRef::Inode(InodeId(inode)), Some(Generation(generation)));
-            Request::AppendOpen { file, holder, began, at }
+            Request::AppendOpen { file, holder, began, at, replicas_max }
         }
     };
     Ok(self::asked(asked, append))
@@ -268,12 +272,15 @@ fn sync_length(ask: file::SyncLength) -> Request {
 
 fn next_group(ask: file::NextGroup) -> Request {
     let devices = |named: &[Id]| named.iter().take(REFUSED_MAX).map(|device| DeviceId(device.value())).collect();
+    let replica = |of: &file::Replica| (ChunkId(of.chunk.value()), DeviceId(of.device.value()));
+    let short = ask.short.iter().take(REFUSED_MAX).map(replica).collect();
     Request::NextGroup {
         inode: InodeId(ask.inode),
         generation: Generation(ask.generation),
         finished: (GroupId(ask.finished_group), ask.finished_length),
         columns_max: ask.columns_max.max(1) as usize,
-        refused: Refused { full: devices(&ask.full), gone: devices(&ask.gone) },
+        replicas_max: ask.replicas_max as usize,
+        refused: Refused { full: devices(&ask.full), gone: devices(&ask.gone), short },
     }
 }
 

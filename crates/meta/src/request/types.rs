@@ -299,6 +299,9 @@ pub struct Refused {
     pub full: Vec<DeviceId>,
     /// They failed, or the writer cannot reach them: what the group has there is synced, and its chunks are not sealed.
     pub gone: Vec<DeviceId>,
+    /// Replicas that have less than the group's end: they are named no more, and others are made of what is left. Never all of a chunk: such
+    /// ones stay named, as what they have may be all there is.
+    pub short: Vec<(ChunkId, DeviceId)>,
 }
 
 impl Refused {
@@ -317,6 +320,9 @@ pub struct Orphan {
     pub generation: Generation,
     /// Its last group, to be sealed.
     pub group: NewGroup,
+    /// The start of the node that each replica was placed on, in the order of the layout's replicas: one that answers by another start may have
+    /// lost what it acknowledged. 0: not known.
+    pub starts: Vec<u64>,
     /// Where in the file the group begins.
     pub start: u64,
     /// Bytes in the group recorded as synced: a shorter chunk has lost some, and the file keeps its length.

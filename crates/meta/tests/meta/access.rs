@@ -97,7 +97,7 @@ fn each_kind_is_judged() {
         |name, group: &str| set(name, NewAttributes { group: Some(group.to_string()), ..NewAttributes::default() });
     let xattr = |name, key: &str| Request::SetXattr { path: path(name), name: key.to_string(), value: Some(vec![1]) };
     let xattrs = |name| Request::GetXattrs { path: path(name), name: None };
-    let append = |file| Request::AppendOpen { file, holder: String::new(), began: None, at: None };
+    let append = |file| Request::AppendOpen { replicas_max: 1, file, holder: String::new(), began: None, at: None };
     let truncate = |name| Request::Truncate { path: path(name), length: 0 };
     let concat = |target, source| Request::Concat { target: path(target), sources: vec![path(source)] };
     let lookup = |name, wanted| Request::Lookup { path: path(name), known: 0, wanted };
@@ -105,8 +105,13 @@ fn each_kind_is_judged() {
     let policy = |name| Request::SetPolicy { path: path(name), policy: Policy::default() };
     let fence = |inode| Request::Fence { inode, only_gone: false, for_holder: false, generation: None };
     let quota = |name| Request::SetQuota { path: path(name), names: Limit::Most(9), bytes: Limit::Keep };
-    let over =
-        |name| Request::Create { path: path(name), overwrite: true, parents: true, new: NewInode::with_mode(0o644) };
+    let over = |name| Request::Create {
+        replicas_max: 1,
+        path: path(name),
+        overwrite: true,
+        parents: true,
+        new: NewInode::with_mode(0o644),
+    };
     // (what is asked, whether Bob may, whether Ada may)
     let rows = [
         (stat("/shut/f"), true, true),
@@ -428,7 +433,7 @@ fn bits_at_the_end_are_the_makers() {
     let Ok(Reply::Attributes(closed)) = ask(&mut world, ADA, close(&file, 0o666)) else { panic!("not closed") };
     assert_eq!((closed.mode, closed.version), (0o666, file.attributes.version + 1));
     let file = FileRef::Path(path("/open/new"));
-    let append = Request::AppendOpen { file, holder: String::new(), began: None, at: None };
+    let append = Request::AppendOpen { replicas_max: 1, file, holder: String::new(), began: None, at: None };
     let Ok(Reply::Handle(file)) = ask(&mut world, BOB, append) else { panic!("he may write") };
     let Ok(Reply::Attributes(closed)) = ask(&mut world, BOB, close(&file, 0o4777)) else { panic!("not closed") };
     assert_eq!((closed.mode, closed.version), (0o666, file.attributes.version));

@@ -48,7 +48,7 @@ fn answered(world: &mut World, client: u128, call: u32) -> Option<Reply> {
 
 fn create(name: &str, holder: &str) -> Request {
     let new = NewInode { holder: holder.to_string(), ..NewInode::with_mode(0o644) };
-    Request::Create { path: path(name), overwrite: true, parents: false, new }
+    Request::Create { replicas_max: 1, path: path(name), overwrite: true, parents: false, new }
 }
 
 fn rename(from: &str, to: &str) -> Request {
@@ -190,6 +190,7 @@ fn taken_by_its_number() {
     let rename = Request::Rename { from: path("/f"), to: path("/g"), replace: false, removes: false };
     ask(&mut world, first, 3, rename).expect("renamed");
     let open = |holder: &str| Request::AppendOpen {
+        replicas_max: 1,
         file: FileRef::Inode(inode),
         holder: holder.to_string(),
         began: None,
@@ -235,14 +236,14 @@ fn kept_for_its_holder() {
     }
     assert_eq!(holder(&mut world).1, "");
     let generation = Generation(made.generation.0 + 1);
-    world.ask(Request::Recovered { inode: made.inode, generation, length: 9 }).expect("closed");
+    world.ask(Request::Recovered { without: Vec::new(), inode: made.inode, generation, length: 9 }).expect("closed");
     assert_eq!(holder(&mut world), nobody);
     // Its gateway is gone.
     let mut world = self::world(3, 2);
     let made = handle(ask(&mut world, first, 2, create("/f", "c")));
     ask(&mut world, first, 3, Request::CloseSession).expect("over");
     world.pass(Duration::ZERO);
-    world.ask(Request::Recovered { inode: made.inode, generation, length: 9 }).expect("closed");
+    world.ask(Request::Recovered { without: Vec::new(), inode: made.inode, generation, length: 9 }).expect("closed");
     let only_gone = Request::Fence { inode: made.inode, only_gone: true, for_holder: false, generation: None };
     ask(&mut world, second, 4, only_gone).expect("it is closed");
     assert_eq!(holder(&mut world), its, "whoever wants what is left has not opened it");
@@ -257,7 +258,7 @@ fn closed_for(world: &mut World, for_holder: bool) -> (InodeId, Generation) {
     let fence = Request::Fence { inode: made.inode, only_gone: false, for_holder, generation: Some(made.generation) };
     let Ok(Reply::Orphans(orphans)) = ask(world, second, 3, fence) else { panic!("not fenced") };
     let Orphan { inode, generation, .. } = orphans[0].clone();
-    ask(world, second, 4, Request::Recovered { inode, generation, length: 9 }).expect("closed");
+    ask(world, second, 4, Request::Recovered { without: Vec::new(), inode, generation, length: 9 }).expect("closed");
     (inode, generation)
 }
 
@@ -265,6 +266,7 @@ fn take_without_bytes(deleted: bool) {
     let mut world = world(3, 2);
     let [first, second] = GATEWAYS;
     let open = |holder: &str| Request::AppendOpen {
+        replicas_max: 1,
         file: FileRef::Path(path("/f")),
         holder: holder.to_string(),
         began: None,
@@ -278,7 +280,8 @@ fn take_without_bytes(deleted: bool) {
         Request::Fence { inode: made.inode, only_gone: false, for_holder: false, generation: Some(made.generation) };
     let Ok(Reply::Orphans(orphans)) = ask(&mut world, second, 3, fence) else { panic!("not fenced") };
     let Orphan { inode, generation, .. } = orphans[0].clone();
-    ask(&mut world, second, 4, Request::Recovered { inode, generation, length: 0 }).expect("closed");
+    ask(&mut world, second, 4, Request::Recovered { without: Vec::new(), inode, generation, length: 0 })
+        .expect("closed");
     let taken = handle(ask(&mut world, second, 5, open("c")));
     assert!(taken.generation > made.generation && taken.group.group != made.group.group);
     let close = |of: &FileHandle, length| {
@@ -359,8 +362,13 @@ fn planted_faults_are_seen() {
     }
     let mut world = with(Planted::LateCallTakesFile);
     let made = handle(ask(&mut world, first, 2, create("/f", "c")));
-    let append =
-        Request::AppendOpen { file: FileRef::Path(path("/f")), holder: "c".to_string(), began: None, at: None };
+    let append = Request::AppendOpen {
+        replicas_max: 1,
+        file: FileRef::Path(path("/f")),
+        holder: "c".to_string(),
+        began: None,
+        at: None,
+    };
     assert_ne!(handle(ask(&mut world, second, 2, append)).group.group, made.group.group);
     let mut world = with(Planted::FenceForgotten);
     let made = handle(ask(&mut world, first, 2, create("/f", "c")));
@@ -368,7 +376,8 @@ fn planted_faults_are_seen() {
         Request::Fence { inode: made.inode, only_gone: false, for_holder: false, generation: Some(made.generation) };
     let Ok(Reply::Orphans(orphans)) = ask(&mut world, second, 2, fence) else { panic!("not fenced") };
     let Orphan { inode, generation, .. } = orphans[0].clone();
-    ask(&mut world, second, 3, Request::Recovered { inode, generation, length: 0 }).expect("closed");
+    ask(&mut world, second, 3, Request::Recovered { without: Vec::new(), inode, generation, length: 0 })
+        .expect("closed");
     let Ok(Reply::Garbage(garbage)) = world.ask(Request::Garbage { ranges_after: None, bags_after: None, limit: 9 })
     else {
         panic!("no list")

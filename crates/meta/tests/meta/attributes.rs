@@ -79,6 +79,7 @@ fn names_change_their_directory() {
         |from: &str, to: &str| Request::Rename { from: path(from), to: path(to), replace: false, removes: false };
     // A tree that is copied keeps its times, in whatever order its parts come.
     let copy = |name: &str| Request::Create {
+        replicas_max: 1,
         path: path(name),
         overwrite: false,
         parents: false,
@@ -186,7 +187,13 @@ fn made_with() {
     world.ask(mkdir("/old")).expect("mkdir");
     let old = attributes(&mut world, "/old");
     world.ask(Request::Mkdir { path: path("/old/a/b"), parents: true, new: new.clone() }).expect("mkdir");
-    let create = Request::Create { path: path("/old/c/d/f"), overwrite: false, parents: true, new: new.clone() };
+    let create = Request::Create {
+        replicas_max: 1,
+        path: path("/old/c/d/f"),
+        overwrite: false,
+        parents: true,
+        new: new.clone(),
+    };
     let Ok(Reply::Handle(handle)) = world.ask(create) else { panic!("no file") };
     assert_eq!(Ok(Reply::Attributes(handle.attributes)), world.ask(stat("/old/c/d/f")));
     world.crash(1);
@@ -213,7 +220,7 @@ fn made_with() {
     for new in wrong {
         let mkdir = Request::Mkdir { path: path("/no/no"), parents: true, new: new.clone() };
         assert_eq!(world.refusal(mkdir), ErrorKind::Invalid);
-        let create = Request::Create { path: path("/no/no"), overwrite: false, parents: true, new };
+        let create = Request::Create { replicas_max: 1, path: path("/no/no"), overwrite: false, parents: true, new };
         assert_eq!(world.refusal(create), ErrorKind::Invalid);
     }
     assert_eq!(world.refusal(stat("/no")), ErrorKind::NotFound);

@@ -175,7 +175,7 @@ fn kinds_under_leases() -> Vec<Kind> {
     };
     let next_group = |lease: &FileHandle| {
         let (inode, generation, finished) = (lease.inode, lease.generation, (lease.group.group, 100));
-        Request::NextGroup { inode, generation, finished, columns_max: 1, refused: Refused::default() }
+        Request::NextGroup { replicas_max: 1, inode, generation, finished, columns_max: 1, refused: Refused::default() }
     };
     let sync = |lease: &FileHandle| {
         let (inode, generation, group) = (lease.inode, lease.generation, lease.group.group);
@@ -324,7 +324,7 @@ fn a_fence_is_done_once() {
     world.crash(1);
     assert_eq!(ask(&mut world, call, call, fence.clone()), Ok(Reply::Orphans(orphans.clone())));
     let generation = orphans[0].generation;
-    world.ask(Request::Recovered { inode: handle.inode, generation, length: 0 }).expect("ended");
+    world.ask(Request::Recovered { without: Vec::new(), inode: handle.inode, generation, length: 0 }).expect("ended");
     other(&mut world, append("/f"));
     let again = ask(&mut world, call, call, fence);
     assert!(matches!(&again, Ok(Reply::Attributes(file)) if file.open), "{again:?}");

@@ -19,6 +19,7 @@ fn handle(reply: Result<Reply>) -> FileHandle {
 
 fn next_of(file: &FileHandle, finished: (GroupId, u64), columns_max: usize) -> Request {
     Request::NextGroup {
+        replicas_max: 1,
         inode: file.inode,
         generation: file.generation,
         finished,
@@ -151,7 +152,8 @@ fn recovered() {
     let Ok(Reply::Orphans(orphans)) = world.ask(fence) else { panic!("nothing to seal") };
     assert_eq!(orphans[0].group.layout, wide.layout);
     let kept = 5 * MIB + 7;
-    let done = Request::Recovered { inode: file.inode, generation: orphans[0].generation, length: kept };
+    let done =
+        Request::Recovered { without: Vec::new(), inode: file.inode, generation: orphans[0].generation, length: kept };
     assert!(matches!(world.ask(done), Ok(Reply::Attributes(closed)) if closed.length == 10 + kept && !closed.open));
     let Ok(Reply::Garbage(garbage)) = world.ask(Request::Garbage { ranges_after: None, bags_after: None, limit: 10 })
     else {
@@ -176,11 +178,11 @@ fn ended_early() {
     let mut world = world(6);
     let file = handle(world.ask(create("/f")));
     let early = |finished, full: &[u128]| {
-        let refused = Refused { full: full.iter().map(|device| DeviceId(*device)).collect(), gone: Vec::new() };
+        let refused = Refused { full: full.iter().map(|device| DeviceId(*device)).collect(), ..Refused::default() };
         let Request::NextGroup { inode, generation, columns_max, .. } = next_of(&file, finished, 16) else {
             unreachable!()
         };
-        Request::NextGroup { inode, generation, finished, columns_max, refused }
+        Request::NextGroup { replicas_max: 1, inode, generation, finished, columns_max, refused }
     };
     let wide = group(world.ask(early((file.group.group, 10), &[1, 2])));
     assert_eq!(devices(&wide), [3, 4, 5, 6].map(DeviceId).into());
@@ -221,8 +223,8 @@ fn gone_devices() {
             let Request::NextGroup { inode, generation, columns_max, .. } = next_of(&file, finished, 16) else {
                 unreachable!()
             };
-            let refused = Refused { full: Vec::new(), gone: gone.to_vec() };
-            Request::NextGroup { inode, generation, finished, columns_max, refused }
+            let refused = Refused { gone: gone.to_vec(), ..Refused::default() };
+            Request::NextGroup { replicas_max: 1, inode, generation, finished, columns_max, refused }
         };
         let empty = group(world.ask(next((file.group.group, 0), &gone)));
         assert!(devices(&empty).is_disjoint(&gone.into_iter().collect()), "{empty:?}");

@@ -17,6 +17,7 @@ pub fn file(world: &mut World, name: &str, lengths: &[u64]) -> Vec<GroupId> {
     for length in lengths {
         let finished = (groups[groups.len() - 1], *length);
         match world.ask(Request::NextGroup {
+            replicas_max: 1,
             inode,
             generation,
             finished,

@@ -203,8 +203,20 @@ fn changes_of_what_was_seen() {
 #[test]
 fn each_change_may_rely() {
     let changes: Vec<Request> = vec![
-        Request::Create { path: path("/d/a"), overwrite: true, parents: false, new: NewInode::default() },
-        Request::AppendOpen { file: FileRef::Path(path("/d/a")), holder: String::new(), began: None, at: None },
+        Request::Create {
+            replicas_max: 1,
+            path: path("/d/a"),
+            overwrite: true,
+            parents: false,
+            new: NewInode::default(),
+        },
+        Request::AppendOpen {
+            replicas_max: 1,
+            file: FileRef::Path(path("/d/a")),
+            holder: String::new(),
+            began: None,
+            at: None,
+        },
         delete("/d/a"),
         chmod("/d/a", 0o777),
         Request::SetXattr { path: path("/d/a"), name: "user.x".to_string(), value: Some(vec![1]) },
@@ -280,8 +292,8 @@ fn holders_that_open_files_are_heard_of() {
     let mut world = World::new(5);
     let new = NewInode { holder: "one".to_string(), ..NewInode::default() };
     let (path, holder) = (path("/f"), "two".to_string());
-    let make = Request::Create { path: path.clone(), overwrite: false, parents: false, new };
-    let append = Request::AppendOpen { file: FileRef::Path(path), holder, began: None, at: None };
+    let make = Request::Create { replicas_max: 1, path: path.clone(), overwrite: false, parents: false, new };
+    let append = Request::AppendOpen { replicas_max: 1, file: FileRef::Path(path), holder, began: None, at: None };
     let silent = |world: &mut World| {
         world.now = world.now.after(Duration::from_secs(100));
         let asked = ["one", "two"].map(str::to_string).to_vec();

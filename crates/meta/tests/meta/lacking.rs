@@ -12,17 +12,17 @@ use sim::random::SimRandom;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-fn replicas(wanted: u32) -> Policy {
+pub fn replicas(wanted: u32) -> Policy {
     Policy { replicas: Some(wanted), ..Policy::default() }
 }
 
-fn set(name: &str, policy: Policy) -> Request {
+pub fn set(name: &str, policy: Policy) -> Request {
     Request::SetPolicy { path: path(name), policy }
 }
 
 /// A store with a device on each of so many nodes, beside the two that every world has, which are being emptied; and a directory whose
 /// files want so many replicas.
-fn world(seed: u64, nodes: u128, wanted: u32) -> World {
+pub fn world(seed: u64, nodes: u128, wanted: u32) -> World {
     let mut world = World::new(seed);
     heard(&mut world, nodes);
     for device in [1, 2] {
@@ -51,7 +51,7 @@ fn heard(world: &mut World, nodes: u128) {
     }
 }
 
-fn report(world: &mut World, number: u128) {
+pub fn report(world: &mut World, number: u128) {
     let devices = vec![DeviceId(number)];
     world.ask(Request::NodeReport { node: NodeId(number), keeps: false, devices }).expect("heard");
 }
@@ -61,14 +61,22 @@ fn register(world: &mut World, number: u128) {
     world.ask(Request::DeviceRegister { device, class: Class::Ssd, capacity: 1 << 40, node }).expect("registered");
 }
 
-fn handle(reply: Result<Reply>) -> FileHandle {
+pub fn handle(reply: Result<Reply>) -> FileHandle {
     match reply {
         Ok(Reply::Handle(handle)) => handle,
         other => panic!("{other:?}"),
     }
 }
 
-fn close(world: &mut World, file: &FileHandle, length: u64) {
+/// By a writer who can write to so many replicas at once.
+pub fn to_several(mut request: Request, most: usize) -> Request {
+    if let Request::Create { replicas_max, .. } | Request::AppendOpen { replicas_max, .. } = &mut request {
+        *replicas_max = most;
+    }
+    request
+}
+
+pub fn close(world: &mut World, file: &FileHandle, length: u64) {
     let finished = Some((file.group.group, length));
     let (inode, generation) = (file.inode, file.generation);
     world.ask(Request::Close { inode, generation, finished, modified: None, mode: None }).expect("closed");
@@ -80,7 +88,7 @@ fn written(world: &mut World, name: &str) -> NewGroup {
     file.group
 }
 
-fn lacking(world: &mut World) -> (Vec<LackingGroup>, Lacks) {
+pub fn lacking(world: &mut World) -> (Vec<LackingGroup>, Lacks) {
     let (mut all, mut after) = (Vec::new(), None);
     loop {
         match world.ask(Request::Lacking { after, limit: 2, avoid: Vec::new() }) {
@@ -97,7 +105,7 @@ fn lacking(world: &mut World) -> (Vec<LackingGroup>, Lacks) {
 }
 
 /// Adds every replica that is asked for and has a place; how many.
-fn repair(world: &mut World) -> usize {
+pub fn repair(world: &mut World) -> usize {
     let mut added = 0;
     for group in lacking(world).0 {
         for column in group.columns {
@@ -111,7 +119,7 @@ fn repair(world: &mut World) -> usize {
     added
 }
 
-fn devices_of(world: &mut World, name: &str) -> Vec<Vec<DeviceId>> {
+pub fn devices_of(world: &mut World, name: &str) -> Vec<Vec<DeviceId>> {
     match world.ask(Request::Locate { file: FileRef::Path(path(name)), offset: 0, length: u64::MAX }) {
         Ok(Reply::Located(located)) => {
             let columns = located.groups.iter().flat_map(|group| group.layout.columns());
@@ -246,7 +254,14 @@ fn columns_without_bytes() {
     let mut world = world(1, 4, 2);
     let file = handle(world.ask(create("/d/f")));
     let (inode, generation, finished) = (file.inode, file.generation, (file.group.group, 1000));
-    let request = Request::NextGroup { inode, generation, finished, columns_max: 3, refused: Refused::default() };
+    let request = Request::NextGroup {
+        replicas_max: 1,
+        inode,
+        generation,
+        finished,
+        columns_max: 3,
+        refused: Refused::default(),
+    };
     let Ok(Reply::Group(wide)) = world.ask(request) else { panic!("no group") };
     assert!(wide.layout.columns().len() > 1, "{wide:?}");
     close(&mut world, &FileHandle { group: wide.clone(), ..file }, 10);
@@ -326,6 +341,7 @@ fn listed_as_recorded() {
             match random.below(14) {
                 0..4 => {
                     let request = if random.below(3) == 0 { append(&name) } else { create(&name) };
+                    let request = to_several(request, random.below(4) as usize);
                     if let Ok(Reply::Handle(file)) = world.ask(request) {
                         open.insert(name, file);
                     }
@@ -335,15 +351,28 @@ fn listed_as_recorded() {
                         let length = random.below(3) * 500;
                         let finished = Some((file.group.group, length));
                         let (inode, generation) = (file.inode, file.generation);
-                        let request = match random.below(3) {
+                        let replicas = file.group.layout.replicas();
+                        let short: Vec<_> = replicas
+                            .filter(|_| random.below(3) == 0)
+                            .map(|replica| (replica.chunk, replica.device))
+                            .collect();
+                        let request = match random.below(4) {
                             0 => Request::Abandon { inode, generation },
                             1 => Request::NextGroup {
                                 inode,
                                 generation,
                                 finished: (file.group.group, length),
                                 columns_max: 3,
-                                refused: Refused::default(),
+                                replicas_max: random.below(4) as usize,
+                                refused: Refused { short, ..Refused::default() },
                             },
+                            2 => {
+                                let fence =
+                                    Request::Fence { inode, only_gone: false, for_holder: false, generation: None };
+                                let Ok(Reply::Orphans(orphans)) = world.ask(fence) else { continue };
+                                let generation = orphans[0].generation;
+                                Request::Recovered { inode, generation, length, without: short }
+                            }
                             _ => Request::Close { inode, generation, finished, modified: None, mode: None },
                         };
                         if let Ok(Reply::Group(group)) = world.ask(request) {

@@ -91,7 +91,8 @@ fn handed_down_to_what_is_made() {
     world.ask(mkdir("/d")).expect("made");
     set(&mut world, "/d", handed_down()).expect("set");
     let new = NewInode { open: Some(0o666), above_mode: None, group_above: true, ..NewInode::with_mode(0o644) };
-    let make = Request::Create { path: path("/d/a/b/f"), overwrite: false, parents: true, new: new.clone() };
+    let make =
+        Request::Create { replicas_max: 1, path: path("/d/a/b/f"), overwrite: false, parents: true, new: new.clone() };
     world.ask(make).expect("made");
     let got = || vec![entry(ACCESS, USER, 7, "bob"), entry(ACCESS, GROUP, 5, "")];
     for (name, mode, list) in [
@@ -105,7 +106,9 @@ fn handed_down_to_what_is_made() {
     let open = NewAttributes { mode: Some(0o1520), group: Some("staff".to_string()), ..NewAttributes::default() };
     world.ask(mkdir("/e")).expect("made");
     world.ask(Request::SetAttributes { path: path("/e"), new: open }).expect("set");
-    world.ask(Request::Create { path: path("/e/a/b/f"), overwrite: false, parents: true, new }).expect("made");
+    world
+        .ask(Request::Create { replicas_max: 1, path: path("/e/a/b/f"), overwrite: false, parents: true, new })
+        .expect("made");
     for (name, mode) in [("/e/a", 0o720), ("/e/a/b", 0o720), ("/e/a/b/f", 0o644)] {
         let found = attributes(&mut world, name);
         assert_eq!((found.mode, found.acl, found.group.as_str()), (mode, vec![], "staff"), "{name}");

@@ -20,6 +20,7 @@ mod newer;
 mod nodes;
 mod pages;
 mod quotas;
+mod replicas;
 mod room;
 mod rules;
 mod steps;

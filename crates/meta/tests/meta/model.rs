@@ -136,6 +136,7 @@ impl Change {
                     .collect(),
             },
             Change::Create(name, overwrite) => Request::Create {
+                replicas_max: 1,
                 path: path(name),
                 overwrite: *overwrite,
                 parents: false,

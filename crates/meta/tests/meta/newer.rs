@@ -247,11 +247,11 @@ fn a_newer_format_is_refused() {
     world.merge();
     world.power_off(1);
     let least = ProgramVersion { major: 9, minor: 1, patch: 2 }.to_number();
-    let newer = Merged { version: 6, least, ..merged_of(&world) };
+    let newer = Merged { version: 7, least, ..merged_of(&world) };
     put_into_tree(&world, &[1], Some(&newer.encode_to_vec()));
     let before = (all_bytes(&world), tree_of(&world));
     let refused = world.try_open().expect_err("it is newer");
-    is_newer(&refused, "the metadata has format version 6");
+    is_newer(&refused, "the metadata has format version 7");
     is_newer(&refused, "use a version of at least 9.1.2");
     assert!((all_bytes(&world), tree_of(&world)) == before, "what was refused has other bytes now");
 }

@@ -66,7 +66,7 @@ fn put(world: &mut World, files: Vec<PutFile>) -> Vec<Option<ErrorKind>> {
 
 fn open(world: &mut World, name: &str, copies: u32) -> FileHandle {
     let new = NewInode { copies, ..NewInode::with_mode(0o644) };
-    let request = Request::Create { path: path(name), overwrite: true, parents: false, new };
+    let request = Request::Create { replicas_max: 1, path: path(name), overwrite: true, parents: false, new };
     match world.ask(request) {
         Ok(Reply::Handle(handle)) => handle,
         other => panic!("{other:?}"),
@@ -180,7 +180,8 @@ fn a_lost_writer_frees_what_it_reserved() {
     };
     world.ask(set("/q", Limit::Keep, Limit::Most(10))).expect("less than there is");
     for (orphan, length) in orphans.iter().zip([77, 5]) {
-        let recovered = Request::Recovered { inode: orphan.inode, generation: orphan.generation, length };
+        let recovered =
+            Request::Recovered { without: Vec::new(), inode: orphan.inode, generation: orphan.generation, length };
         world.ask(recovered).expect("what is written is kept, whatever the quota says");
     }
     assert_eq!(used(&mut world, "/q"), (3, 82));
@@ -273,6 +274,7 @@ fn drawn(draw: &mut impl FnMut(u64) -> u64, group: GroupId, writers: &[FileHandl
         0 | 1 => mkdir(directory),
         2 | 3 => Request::PutFiles { files: vec![small(&file(number), group, length)] },
         4 => Request::Create {
+            replicas_max: 1,
             path: path(&format!("{}/x{number}", directory.trim_end_matches('/'))),
             overwrite: true,
             parents: false,

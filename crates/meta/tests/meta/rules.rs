@@ -51,8 +51,14 @@ fn life_of_a_file() {
     let mut world = World::new(1);
     let file = handle(world.ask(create("/f")));
     let (inode, generation, first) = (file.inode, file.generation, file.group.group);
-    let next =
-        |finished| Request::NextGroup { inode, generation, finished, columns_max: 1, refused: Refused::default() };
+    let next = |finished| Request::NextGroup {
+        replicas_max: 1,
+        inode,
+        generation,
+        finished,
+        columns_max: 1,
+        refused: Refused::default(),
+    };
     assert_eq!(world.refusal(next((GroupId(99), 10))), ErrorKind::Invalid);
     assert_eq!(world.refusal(next((first, CHUNK_MAX + 1))), ErrorKind::Invalid);
     let second = group(world.ask(next((first, 1000)))).group;
@@ -97,6 +103,7 @@ fn many_extents() {
     let mut open = file.group.group;
     for _ in 0..600 {
         let next = Request::NextGroup {
+            replicas_max: 1,
             inode: file.inode,
             generation: file.generation,
             finished: (open, 10),

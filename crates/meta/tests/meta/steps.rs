@@ -166,7 +166,8 @@ fn sessions_end() {
     let busy = world.ask_as(other, open_end.clone()).expect("answered");
     assert_eq!(busy.map_err(|error| error.kind()), Err(ErrorKind::Busy));
     for (orphan, length) in orphans.iter().zip([120, 0]) {
-        let recovered = Request::Recovered { inode: orphan.inode, generation: orphan.generation, length };
+        let recovered =
+            Request::Recovered { without: Vec::new(), inode: orphan.inode, generation: orphan.generation, length };
         assert!(
             matches!(world.ask(recovered.clone()), Ok(Reply::Attributes(file)) if file.length == length && !file.open)
         );
@@ -351,7 +352,8 @@ fn what_was_synced_keeps_its_length() {
             panic!("a writer")
         };
         assert_eq!((orphans[0].start, orphans[0].length), (0, 110));
-        let recovered = Request::Recovered { inode, generation: orphans[0].generation, length: found };
+        let recovered =
+            Request::Recovered { without: Vec::new(), inode, generation: orphans[0].generation, length: found };
         let ended = world.ask(recovered);
         assert!(matches!(&ended, Ok(Reply::Attributes(file)) if file.length == kept), "{found}: {ended:?}");
         world.crash(1);
@@ -413,7 +415,13 @@ fn ends_of_large_sessions() {
     world.ask_as(ask(0), Request::OpenSession { user: User::default() }).expect("answered").expect("opened");
     for number in 0..256 {
         let new = NewInode { note: vec![7; 2000], ..NewInode::with_mode(0o644) };
-        let make = Request::Create { path: path(&format!("/f{number}")), overwrite: false, parents: false, new };
+        let make = Request::Create {
+            replicas_max: 1,
+            path: path(&format!("/f{number}")),
+            overwrite: false,
+            parents: false,
+            new,
+        };
         world.ask_as(ask(number + 1), make).expect("answered").expect("made");
         world.merge();
     }

@@ -344,12 +344,24 @@ pub fn mkdir(text: &str) -> Request {
 
 /// Makes a file without replacing.
 pub fn create(text: &str) -> Request {
-    Request::Create { path: path(text), overwrite: false, parents: false, new: NewInode::with_mode(0o644) }
+    Request::Create {
+        replicas_max: 1,
+        path: path(text),
+        overwrite: false,
+        parents: false,
+        new: NewInode::with_mode(0o644),
+    }
 }
 
 /// Opens a file at its end.
 pub fn append(text: &str) -> Request {
-    Request::AppendOpen { file: FileRef::Path(path(text)), holder: String::new(), began: None, at: None }
+    Request::AppendOpen {
+        replicas_max: 1,
+        file: FileRef::Path(path(text)),
+        holder: String::new(),
+        began: None,
+        at: None,
+    }
 }
 
 /// Asks for attributes.

@@ -236,6 +236,9 @@ pub struct Create {
     /// looked at.
     #[prost(bool, tag = "35")]
     pub above_alike: bool,
+    /// Most replicas of a group that the writer can write to at once; zero means one. Nodes of before it give one.
+    #[prost(uint32, tag = "36")]
+    pub replicas_max: u32,
 }
 
 /// Opens a closed file to write at its end. While a writer has it open the answer is `Busy`; a writer whose session ended is
@@ -268,6 +271,9 @@ pub struct Append {
     /// What the asker looked up and relies on: if it is otherwise by now the answer is `Stale`, and nothing is done; absent: nothing.
     #[prost(message, optional, tag = "31")]
     pub looked: Option<Looked>,
+    /// Most replicas of a group that the writer can write to at once; zero means one. Nodes of before it give one.
+    #[prost(uint32, tag = "33")]
+    pub replicas_max: u32,
 }
 
 /// Takes a file away from whoever writes it: what is written is kept and synced, the writer is refused from then on, and the
@@ -359,6 +365,24 @@ pub struct NextGroup {
     /// Devices that failed or cannot be reached: what the group has on them is synced and cannot be sealed. Else as `full`.
     #[prost(message, repeated, tag = "7")]
     pub gone: Vec<Id>,
+    /// Most replicas of a group that the writer can write to at once; zero means one.
+    #[prost(uint32, tag = "8")]
+    pub replicas_max: u32,
+    /// Replicas that have less than that length: they are named no more where others of the same chunk are left. At most
+    /// `base::limit::REFUSED_MAX`.
+    #[prost(message, repeated, tag = "9")]
+    pub short: Vec<Replica>,
+}
+
+/// The chunk of a column on one of its devices.
+#[derive(Clone, Copy, PartialEq, Eq, Message)]
+pub struct Replica {
+    /// The device.
+    #[prost(message, required, tag = "1")]
+    pub device: Id,
+    /// The chunk.
+    #[prost(message, required, tag = "2")]
+    pub chunk: Id,
 }
 
 /// Ends writing: the last group's chunks are sealed, and it has this length.

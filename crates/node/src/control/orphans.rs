@@ -155,7 +155,8 @@ async fn end(node: &Node, leading: &Leading, orphan: Orphan) -> Result<Option<At
     if is_damaged {
         say_lost(node, leading, &orphan, length, &vanished).await;
     }
-    let request = meta::Request::Recovered { inode: orphan.inode, generation: orphan.generation, length };
+    let request =
+        meta::Request::Recovered { without: Vec::new(), inode: orphan.inode, generation: orphan.generation, length };
     match leading.metadata.ask(request).await {
         // Recovered by an earlier round whose answer was lost, or deleted meanwhile.
         Err(error) if matches!(error.kind(), ErrorKind::Stale | ErrorKind::NotFound) => Ok(None),

@@ -55,6 +55,8 @@ impl Corpus {
                 columns_max: 16,
                 full: vec![self.device],
                 gone: vec![self.device],
+                replicas_max: 3,
+                short: vec![file::Replica { device: self.device, chunk: self.device }],
             }),
         ]
     }

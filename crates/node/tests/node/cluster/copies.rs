@@ -121,7 +121,7 @@ async fn made_and_made_anew() {
 /// Small files get their copies as soon as their group takes no more of them, while the session that put them goes on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn small_files() {
-    let mut cluster = Cluster::start("small-copies", 3).await;
+    let cluster = Cluster::start("small-copies", 3).await;
     let client = cluster.client(1).await;
     want(&client, 2).await;
     let pack = ask(&client.keeper, &file::PackGroup {}).await.expect("a group");

@@ -1,0 +1,150 @@
+//! Groups that are written to several replicas at once: where these are, how such a group ends, and what is named of it then.
+
+use crate::lacking::{close, devices_of, handle, lacking, repair, replicas, report, set, to_several, world};
+use crate::world::{World, append, create};
+use base::error::ErrorKind;
+use base::id::{ChunkId, DeviceId};
+use base::layout::Layout;
+use base::planted::Planted;
+use meta::request::{FileHandle, Orphan, Refused};
+use meta::{Reply, Request};
+use std::panic::AssertUnwindSafe;
+
+/// A new group behind one of so many bytes, of which these replicas are short.
+fn next(file: &FileHandle, length: u64, short: Vec<(ChunkId, DeviceId)>) -> Request {
+    Request::NextGroup {
+        inode: file.inode,
+        generation: file.generation,
+        finished: (file.group.group, length),
+        columns_max: 1,
+        replicas_max: 3,
+        refused: Refused { short, ..Refused::default() },
+    }
+}
+
+fn open(world: &mut World, name: &str) -> FileHandle {
+    handle(world.ask(to_several(create(name), 3)))
+}
+
+fn all(layout: &Layout) -> Vec<(ChunkId, DeviceId)> {
+    layout.replicas().map(|replica| (replica.chunk, replica.device)).collect()
+}
+
+fn fenced(world: &mut World, file: &FileHandle) -> Orphan {
+    let fence = Request::Fence { inode: file.inode, only_gone: false, for_holder: false, generation: None };
+    match world.ask(fence) {
+        Ok(Reply::Orphans(mut orphans)) => orphans.remove(0),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// As many replicas as the directory wants and the writer can write to, each on another node and named with that node's start; one for who says
+/// nothing. A closed file has them all, lacks none, and says no start.
+#[test]
+fn as_many_as_both_want() {
+    let mut world = world(1, 4, 3);
+    for (most, wanted) in [(0, 1), (1, 1), (2, 2), (3, 3), (9, 3)] {
+        let name = format!("/d/f{most}");
+        let file = handle(world.ask(to_several(create(&name), most)));
+        assert_eq!(file.group.layout.columns()[0].devices().count(), wanted, "{most}");
+        close(&mut world, &file, 1000);
+        let again = handle(world.ask(to_several(append(&name), most)));
+        assert_eq!(again.group.layout.columns()[0].devices().count(), wanted, "{most}");
+        let Ok(Reply::Group(group)) = world.ask(next(&again, 500, Vec::new())) else { panic!("no group") };
+        assert_eq!(group.layout.columns()[0].devices().count(), 3);
+        let orphan = fenced(&mut world, &FileHandle { group, ..again });
+        assert_eq!(orphan.starts, [1, 1, 1]);
+        let (inode, generation) = (orphan.inode, orphan.generation);
+        world.ask(Request::Recovered { inode, generation, length: 10, without: Vec::new() }).expect("ended");
+    }
+    assert_eq!(lacking(&mut world).1.one_left, (4, 3000), "what was written to one replica");
+    world.store().check_lacking().expect("as the records say");
+}
+
+/// Where the store has fewer nodes that take data than are wanted there are fewer replicas, never two on one node; what is closed like that
+/// gets the others when it can.
+#[test]
+fn fewer_where_there_is_no_place() {
+    let mut world = world(1, 4, 3);
+    world.ask(set("/d", replicas(9))).expect("set");
+    let file = handle(world.ask(to_several(create("/d/f"), 16)));
+    assert_eq!(file.group.layout.columns()[0].devices().count(), 4, "there is no fifth node");
+    world.crash(1);
+    [11, 12].into_iter().for_each(|number| report(&mut world, number));
+    let file = handle(world.ask(to_several(create("/d/g"), 16)));
+    assert_eq!(file.group.layout.columns()[0].devices().count(), 2, "two were not heard of");
+    close(&mut world, &file, 1000);
+    (11..15).for_each(|number| report(&mut world, number));
+    while repair(&mut world) > 0 {}
+    assert_eq!(devices_of(&mut world, "/d/g")[0].len(), 4);
+}
+
+/// Replicas that have less than a group's end are named no more; others are made. None is struck out while it is open, and never all of a
+/// chunk: what they have may be all there is. The rest of those that have more is garbage.
+#[test]
+fn none_is_the_last() {
+    let ends: [fn(&mut World, &FileHandle, Vec<(ChunkId, DeviceId)>); 2] = [
+        |world, file, short| drop(world.ask(next(file, 1000, short)).expect("ended")),
+        |world, file, without| {
+            let Orphan { inode, generation, .. } = fenced(world, file);
+            world.ask(Request::Recovered { inode, generation, length: 1000, without }).expect("ended");
+        },
+    ];
+    for end in ends {
+        for struck in 0..4 {
+            let mut world = world(1, 4, 3);
+            let file = open(&mut world, "/d/f");
+            let placed = all(&file.group.layout);
+            end(&mut world, &file, placed[..struck].to_vec());
+            let left = if struck == 3 { 3 } else { 3 - struck };
+            assert_eq!(devices_of(&mut world, "/d/f")[0].len(), left, "{struck} of three");
+            assert_eq!(lacking(&mut world).0.len(), usize::from(left < 3));
+            while repair(&mut world) > 0 {}
+            assert_eq!(devices_of(&mut world, "/d/f")[0].len(), 3);
+            let Ok(Reply::Garbage(garbage)) =
+                world.ask(Request::Garbage { ranges_after: None, bags_after: None, limit: 9 })
+            else {
+                panic!("no list")
+            };
+            let listed: Vec<_> = garbage.ranges.iter().map(|(group, offset, _)| (group.group, *offset)).collect();
+            assert_eq!(listed.contains(&(file.group.group, 1000)), struck > 0 || listed.len() == 1);
+            world.store().check_lacking().expect("as the records say");
+        }
+    }
+    let mut world = world(1, 4, 3);
+    world.planted = Some(Planted::LastReplicaStruck);
+    world.crash(1);
+    (11..15).for_each(|number| report(&mut world, number));
+    let file = open(&mut world, "/d/f");
+    let request = next(&file, 1000, all(&file.group.layout));
+    std::panic::catch_unwind(AssertUnwindSafe(|| drop(world.ask(request)))).expect_err("it leaves none");
+}
+
+/// A group that is written to several replicas stays where it is; once it is closed a replica can move.
+#[test]
+fn open_ones_stay() {
+    let mut world = world(1, 4, 2);
+    let file = open(&mut world, "/d/f");
+    let (chunk, from) = all(&file.group.layout)[0];
+    let other =
+        (11..15).map(DeviceId).find(|device| file.group.layout.on(*device).next().is_none()).expect("one is left");
+    let group = file.group.group;
+    let move_group = Request::MoveGroup { group, chunk, from, to: other };
+    assert_eq!(world.refusal(move_group.clone()), ErrorKind::Stale);
+    close(&mut world, &file, 1000);
+    world.ask(move_group).expect("moved");
+    assert!(devices_of(&mut world, "/d/f")[0].contains(&other));
+}
+
+/// A group without bytes whose writer is gone keeps its fence on all replicas.
+#[test]
+fn fences_without_bytes_are_kept() {
+    let mut world = world(1, 4, 3);
+    let file = open(&mut world, "/d/f");
+    let Orphan { inode, generation, .. } = fenced(&mut world, &file);
+    world.ask(Request::Recovered { inode, generation, length: 0, without: Vec::new() }).expect("ended");
+    let Ok(Reply::Known(known)) = world.ask(Request::KnownGroups { groups: vec![file.group.group] }) else {
+        panic!("not told")
+    };
+    assert_eq!(known[0].layout.as_ref().map(|layout| layout.replicas().count()), Some(3));
+}
