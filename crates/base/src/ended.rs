@@ -4,7 +4,8 @@
 //! **The longest counts.** All replicas of a column get one writer's stream in order, under one generation, so each has a prefix of it and the
 //! longest has whatever any other has. Bytes that were not acknowledged may be kept. So a short replica, whatever made it short, never cuts
 //! bytes that another one has; replicas that an earlier leader or the writer sealed at different lengths do not contradict each other; and no
-//! chunk is ever cut back.
+//! chunk is ever cut back. (Breaks M5 and M17 of the replication design, whose amendments 10, 11 and 14 take the least instead. Over columns the
+//! group ends at the first byte that one lacks, record 0141; a fence makes chunks that are not there, record 0142.)
 //!
 //! **One sound replica is enough.** Sound is one that answered a fence or a seal by the very process that the group was placed into: that one
 //! still has all that it took. Bytes are acknowledged when all replicas that the record names have them, and while a group is open none is
@@ -17,6 +18,8 @@
 //! **What readers saw** is kept by the same rule if a reader counts, of a group that it takes for open, all that may end it as sound: one that
 //! started anew since it was placed need not be counted, unless it is fenced or sealed, for it may have been heard before; one that does not
 //! answer may be left out only if it is recorded before that it is not sound any more, and an end that is recorded later may not rest on it.
+//!
+//! `tests.rs` goes through every history of small groups.
 
 use crate::stripe::Stripe;
 
