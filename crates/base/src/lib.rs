@@ -7,6 +7,7 @@ pub mod buffer;
 pub mod burst;
 pub mod checksum;
 pub mod disk;
+pub mod ended;
 pub mod env;
 pub mod error;
 pub mod fault;
