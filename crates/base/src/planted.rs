@@ -147,11 +147,15 @@ pub enum Planted {
     CopyUncompared,
     /// `membership`: a delete that a link asks again is done again, however late it comes.
     OrderRepeatedByLink,
+    /// `meta`: of a device that was given up nothing is named any more, not even what nothing else has.
+    SilentReplicaDropped,
+    /// `node`: a leader gives up devices of nodes that are silent as soon as it leads, as if it had waited for them.
+    GivenUpAfterATurn,
 }
 
 impl Planted {
     /// Every one of them.
-    pub const ALL: [Planted; 71] = [
+    pub const ALL: [Planted; 73] = [
         Planted::AnsweredBeforeSync,
         Planted::AnsweredBeforeWrite,
         Planted::EarlyRecordsForgotten,
@@ -223,6 +227,8 @@ impl Planted {
         Planted::RepairedUncopied,
         Planted::CopyUncompared,
         Planted::OrderRepeatedByLink,
+        Planted::SilentReplicaDropped,
+        Planted::GivenUpAfterATurn,
     ];
 
     /// Whether only several nodes together can have it.
@@ -264,6 +270,8 @@ impl Planted {
             Planted::OldTermObeyed => Some("node cluster::orders::a_leader_that_is_over"),
             Planted::CopyUncompared => Some("node leading::tests::copies::a_copy_of_other_bytes"),
             Planted::OrderRepeatedByLink => Some("node cluster::orders::a_delete_that_comes_late"),
+            Planted::SilentReplicaDropped => Some("meta lacking::a_silent_replica_that_is_dropped_is_missed"),
+            Planted::GivenUpAfterATurn => Some("node control::giving_up::tests::a_new_leader_begins_anew"),
             Planted::PromiseForgotten => Some("quorum named::a_refusal_ends_no_promise"),
             _ => None,
         }
@@ -349,6 +357,8 @@ impl Planted {
             Planted::RepairedUncopied => "a replica is named that is not there",
             Planted::CopyUncompared => "a copy is named though its bytes are not those of the original",
             Planted::OrderRepeatedByLink => "a delete that was answered long ago is done when it comes late",
+            Planted::SilentReplicaDropped => "what only a device has that was given up is forgotten",
+            Planted::GivenUpAfterATurn => "a new leader gives up devices that it has not waited for",
         }
     }
 }
