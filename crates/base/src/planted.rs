@@ -149,11 +149,15 @@ pub enum Planted {
     OrderRepeatedByLink,
     /// Bytes are lost where no replica has them all: the end of a group strikes the last one of a chunk out.
     LastReplicaStruck,
+    /// `meta`: of a device that was given up nothing is named any more, not even what nothing else has.
+    SilentReplicaDropped,
+    /// `node`: a leader gives up devices of nodes that are silent as soon as it leads, as if it had waited for them.
+    GivenUpAfterATurn,
 }
 
 impl Planted {
     /// Every one of them.
-    pub const ALL: [Planted; 72] = [
+    pub const ALL: [Planted; 74] = [
         Planted::AnsweredBeforeSync,
         Planted::AnsweredBeforeWrite,
         Planted::EarlyRecordsForgotten,
@@ -226,6 +230,8 @@ impl Planted {
         Planted::CopyUncompared,
         Planted::OrderRepeatedByLink,
         Planted::LastReplicaStruck,
+        Planted::SilentReplicaDropped,
+        Planted::GivenUpAfterATurn,
     ];
 
     /// Whether only several nodes together can have it.
@@ -268,6 +274,8 @@ impl Planted {
             Planted::CopyUncompared => Some("node leading::tests::copies::a_copy_of_other_bytes"),
             Planted::OrderRepeatedByLink => Some("node cluster::orders::a_delete_that_comes_late"),
             Planted::LastReplicaStruck => Some("meta replicas::none_is_the_last"),
+            Planted::SilentReplicaDropped => Some("meta lacking::a_silent_replica_that_is_dropped_is_missed"),
+            Planted::GivenUpAfterATurn => Some("node control::giving_up::tests::a_new_leader_begins_anew"),
             Planted::PromiseForgotten => Some("quorum named::a_refusal_ends_no_promise"),
             _ => None,
         }
@@ -354,6 +362,8 @@ impl Planted {
             Planted::CopyUncompared => "a copy is named though its bytes are not those of the original",
             Planted::OrderRepeatedByLink => "a delete that was answered long ago is done when it comes late",
             Planted::LastReplicaStruck => "the end of a group leaves a chunk without a replica",
+            Planted::SilentReplicaDropped => "what only a device has that was given up is forgotten",
+            Planted::GivenUpAfterATurn => "a new leader gives up devices that it has not waited for",
         }
     }
 }

@@ -1,6 +1,7 @@
 //! `stormwell cluster`: the cluster as a whole.
 
 use crate::context::Context;
+use crate::device::away;
 use crate::emptied::Part;
 use crate::exit::{Exit, Result};
 use crate::node::{keeps, of, state};
@@ -41,6 +42,7 @@ impl Cluster {
         let lacks = client.devices().await?.lacks.unwrap_or_default();
         let mut troubles = troubles(&view, &devices, now);
         troubles.extend(lacking(&lacks));
+        troubles.extend((!lacks.withheld.is_empty()).then(|| lacks.withheld.clone()));
         let sum =
             |part: fn(&Device) -> u64| devices.iter().map(|(device, _)| part(device)).fold(0, u64::saturating_add);
         let (used, size) = (sum(|device| device.used), sum(|device| device.capacity));
@@ -72,6 +74,7 @@ impl Cluster {
                     "made": lacks.made,
                     "copied_bytes": lacks.copied_bytes,
                     "waits": lacks.waits,
+                    "withheld": lacks.withheld,
                 },
                 "troubles": troubles,
             }))?;
@@ -141,7 +144,8 @@ fn troubles(view: &ViewAnswer, devices: &[(Device, Option<Host>)], now: WallTime
     });
     let troubled = devices.iter().filter(|(device, _)| !device.trouble.is_empty()).map(|(device, host)| {
         let at = host.as_ref().map_or(String::new(), |host| format!(" on node {}", host.name));
-        format!("device {}{at}: {}", device.place, device.trouble)
+        let away = away(device).map_or(String::new(), |away| format!(" ({away})"));
+        format!("device {}{at}{away}: {}", device.place, device.trouble)
     });
     let draining = devices.iter().filter_map(|(device, host)| {
         let at = host.as_ref().map_or(String::new(), |host| format!(" on node {}", host.name));

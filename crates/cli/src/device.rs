@@ -15,6 +15,7 @@ use base::unit::{WallTime, show_bytes};
 use clap::{Args, Subcommand};
 use client::{Device as Found, ScrubState};
 use serde_json::{Value, json};
+use std::time::Duration;
 
 /// Shows the devices of a store, checks their bytes, removes one
 #[derive(Debug, Args)]
@@ -35,7 +36,7 @@ enum What {
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  stormwell device ls
 
-States: `serving`; `draining` after `device rm` or `node drain`, while it is being emptied, with how far that is below it; `out of service` after a failed sync or a second failed write, which no other may follow, reads go on; `lost` after `device lost`, until nothing is left there that is nowhere else; `missing` if it could not be
+States: `serving`; `draining` after `device rm` or `node drain`, while it is being emptied, with how far that is below it; `out of service` after a failed sync or a second failed write, which no other may follow, reads go on; `lost` after `device lost`, or by itself when it was away for `repair_after`, until it answers and nothing is left there that is nowhere else; `missing` if it could not be
 opened when the server started. Bytes on a missing device are answered with an error; all others are served.
 
 In a cluster a device is shown, and named, as NODE:DIRECTORY: each machine may have a directory of that name.")]
@@ -76,6 +77,7 @@ async fn list(context: &Context) -> Result<Exit> {
                 "node": node,
                 "directory": device.place,
                 "trouble": device.trouble,
+                "away_ms": device.away_ms,
                 "drain": drain(device, part.as_ref()),
                 "scrub": device.scrub.as_ref().map(|state| json!({
                     "running": state.running,
@@ -95,6 +97,9 @@ async fn list(context: &Context) -> Result<Exit> {
         if !device.trouble.is_empty() {
             let line = output.name(&format!("  {}", device.trouble));
             output.line(&line)?;
+        }
+        if let Some(away) = away(device) {
+            output.line(&format!("  {away}"))?;
         }
         for line in part.iter().flat_map(Part::lines) {
             let line = output.name(&format!("  {line}"));
@@ -141,6 +146,12 @@ fn id_of(device: &Found) -> String {
     format!("{:032x}", device.device.value())
 }
 
+/// How long it has been away, for people; none: it is not.
+pub fn away(device: &Found) -> Option<String> {
+    let how = if device.out_of_service && !device.missing { "failed" } else { "away" };
+    (device.away_ms > 0).then(|| format!("{how} for {}", show::duration(Duration::from_millis(device.away_ms))))
+}
+
 /// A word for how it is.
 fn state(device: &Found) -> &'static str {
     if device.lost {
@@ -156,7 +167,7 @@ fn state(device: &Found) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use super::{Found, state};
+    use super::{Found, away, state};
 
     /// A device that is not there is missing, whatever else is said of it.
     #[test]
@@ -166,5 +177,9 @@ mod tests {
         assert_eq!(state(&found(false, true)), "out of service");
         assert_eq!(state(&found(true, true)), "missing");
         assert_eq!(state(&Found { lost: true, ..found(true, true) }), "lost");
+        assert_eq!(away(&found(true, false)), None);
+        let since = |device| Found { away_ms: 90_000, ..device };
+        assert!(away(&since(found(true, false))).is_some_and(|told| told.starts_with("away for ")));
+        assert!(away(&since(found(false, true))).is_some_and(|told| told.starts_with("failed for ")));
     }
 }

@@ -160,6 +160,7 @@ pub fn reply_record(reply: &Reply) -> ReplyRecord {
         | Reply::Known(_)
         | Reply::Pieces { .. }
         | Reply::GroupsOn { .. }
+        | Reply::LacksWithout { .. }
         | Reply::Lacking { .. }
         | Reply::FenceList { .. }
         | Reply::Leases(_)

@@ -98,11 +98,12 @@ impl Devices {
         let (taken, full) = (before.taken, before.full);
         let (reported, draining) = (info.reported || before.reported, info.draining || before.draining);
         let (drain, lost) = (info.drain.max(before.drain), info.lost || before.lost);
+        let may_return = info.may_return || before.may_return;
         let placed = [0; COLUMNS_MAX + 1];
         self.of_nodes.remove(&(before.node, info.device));
         self.of_nodes.insert((info.node, info.device));
         let device = self.known.entry(info.device).or_insert_with(|| Device { info: info.clone(), placed });
-        device.info = DeviceInfo { taken, full, reported, draining, drain, lost, ..info };
+        device.info = DeviceInfo { taken, full, reported, draining, drain, lost, may_return, ..info };
         if reported && !before.reported {
             self.count_anew();
         }
@@ -124,10 +125,19 @@ impl Devices {
         }
     }
 
-    /// Nobody counts on the device any more.
-    pub fn lost(&mut self, device: DeviceId) {
-        if let Some(device) = self.known.get_mut(&device) {
-            device.info.lost = true;
+    /// Nobody counts on the device any more. `may_return`: nobody said that it is gone for good.
+    pub fn lost(&mut self, device: DeviceId, may_return: bool) {
+        if let Some(DeviceInfo { lost, may_return: may, .. }) = self.known.get_mut(&device).map(|known| &mut known.info)
+        {
+            (*lost, *may) = (true, may_return && (*may || !*lost));
+        }
+    }
+
+    /// The device counts again.
+    pub fn back(&mut self, device: DeviceId) {
+        if let Some(known) = self.known.get_mut(&device) {
+            (known.info.lost, known.info.may_return) = (false, false);
+            self.count_anew();
         }
     }
 
@@ -281,6 +291,7 @@ impl State {
                 draining: record.draining,
                 drain: record.drain,
                 lost: record.lost,
+                may_return: record.may_return,
                 silent: false,
             });
             Ok(true)
@@ -295,7 +306,8 @@ impl State {
     pub fn registering(&self, device: DeviceId, class: Class, capacity: u64, node: NodeId) -> DeviceInfo {
         let draining = self.nodes.is_leaving(node);
         let (taken, full, reported, drain, lost, silent) = (0, false, true, 0, false, false);
-        DeviceInfo { device, class, node, capacity, taken, full, reported, draining, drain, lost, silent }
+        let may_return = false;
+        DeviceInfo { device, class, node, capacity, taken, full, reported, draining, drain, lost, may_return, silent }
     }
 
     /// Does `DeviceRegister`. Memory follows with `Devices::registered` when it is committed.
@@ -326,6 +338,7 @@ impl State {
             draining: known.as_ref().is_some_and(|known| known.draining) || info.draining,
             drain: known.as_ref().map_or(0, |known| known.drain),
             lost: known.as_ref().is_some_and(|known| known.lost),
+            may_return: known.as_ref().is_some_and(|known| known.may_return),
         };
         if known.as_ref() != Some(&record) {
             self.put(&Key::Device(info.device), &record);

@@ -340,9 +340,13 @@ pub struct DeviceRecord {
     /// Higher than that of all devices that were being emptied when this one was to be; zero: it is not, or an older program began that.
     #[prost(uint64, tag = "5")]
     pub drain: u64,
-    /// Nobody counts on it any more: what it has is not a replica to be relied on, and it takes nothing new. For good.
+    /// Nobody counts on it any more: what it has is not a replica to be relied on, and it takes nothing new.
     #[prost(bool, tag = "6")]
     pub lost: bool,
+    /// It is lost because its node was silent for long, and not because a person said so: it may come back, and what waits for it does so still. A
+    /// program that does not know this takes it for lost for good.
+    #[prost(bool, tag = "7")]
+    pub may_return: bool,
 }
 
 /// Under `Key::Node`.

@@ -7,7 +7,7 @@
 //! groups that are not changed with it: those are looked through in steps (`State::recount_step`).
 
 use crate::convert;
-use crate::format::{ColumnRecord, GroupRecord, RecountRecord, ReplicaRecord};
+use crate::format::{ColumnRecord, DeviceRecord, GroupRecord, RecountRecord, ReplicaRecord};
 use crate::key::{Key, after_prefix, number_at, wide_at};
 use crate::placement::{self, Home};
 use crate::reply::Reply;
@@ -306,7 +306,8 @@ impl State {
             let counts = |replica: &ReplicaRecord| {
                 DeviceId::from_slice(&replica.device).is_some_and(|device| self.devices.counts(device))
             };
-            if column.replicas.iter().filter(|replica| counts(replica)).count() >= wanted {
+            let enough = column.replicas.iter().filter(|replica| counts(replica)).count() >= wanted;
+            if enough || self.planted == Some(Planted::SilentReplicaDropped) {
                 column.replicas.retain(counts);
             } else {
                 column.replicas.sort_by_key(|replica| !counts(replica));
@@ -314,14 +315,47 @@ impl State {
         }
     }
 
-    /// Does `DeviceLost`. Memory follows when it is committed.
-    pub fn lose_device(&mut self, device: DeviceId) -> Result<Reply> {
+    /// Does `DeviceLost`, and `DeviceGivenUp` for one that may return. Memory follows when it is committed.
+    pub fn lose_device(&mut self, device: DeviceId, may_return: bool) -> Result<Reply> {
         let record = self.device_record(device)?;
+        // What a person said stands.
+        if !record.lost || record.may_return && !may_return {
+            self.put(&Key::Device(device), &DeviceRecord { lost: true, may_return, ..record.clone() });
+        }
         if !record.lost {
-            self.put(&Key::Device(device), &crate::format::DeviceRecord { lost: true, ..record });
             self.recount(device);
         }
         Ok(Reply::Done)
+    }
+
+    /// Does `DeviceBack`. Memory follows when it is committed. Nothing names the device then, nor did anything begin to since it was given up, so
+    /// nothing of what it had before is taken for a replica.
+    pub fn take_device_back(&mut self, device: DeviceId) -> Result<Reply> {
+        let record = self.device_record(device)?;
+        if record.lost {
+            self.check_not_named(device, "it does not count yet")?;
+            self.put(&Key::Device(device), &DeviceRecord { lost: false, may_return: false, ..record });
+        }
+        Ok(Reply::Done)
+    }
+
+    /// Answers `LacksWithout`: a group that wants several replicas, has as many as it wants or fewer, and a good one elsewhere to copy from.
+    pub fn lacks_without(&self, device: DeviceId, after: Option<GroupId>) -> Result<Reply> {
+        let (groups, resume) = self.may_be_on(device, after, self.page_max)?;
+        for group in groups {
+            let Some(record) = self.layers.record::<GroupRecord>(&Key::Group(group))? else { continue };
+            if record.is_newer() || record.open || record.references == 0 {
+                continue;
+            }
+            let lacks = |(index, column): (usize, &ColumnRecord)| {
+                let good: Vec<DeviceId> = self.good(column).collect();
+                good.contains(&device) && (2..=wanted(&record, index)).contains(&good.len())
+            };
+            if record.columns.iter().enumerate().any(lacks) {
+                return Ok(Reply::LacksWithout { any: true, resume: None });
+            }
+        }
+        Ok(Reply::LacksWithout { any: false, resume })
     }
 
     /// What lies on this device does not count any more, from the end of this transaction on: it is looked through for what lacks replicas then.

@@ -54,7 +54,7 @@ impl State {
             Ok(record) if record.draining || record.lost || self.devices.is_gone_memory(device) => {
                 self.check_no_member(device)?;
                 if record.lost {
-                    self.check_not_named(device)?;
+                    self.check_not_named(device, "it was not removed")?;
                 }
                 if Class::from_code(record.class) == Some(Class::Memory) {
                     // What was in memory is gone with it.
@@ -92,8 +92,8 @@ impl State {
         Ok(Reply::WereRemoved(removed))
     }
 
-    /// `Busy` for a device that was given up while a group names it: what is there may be all that is left of it.
-    fn check_not_named(&self, device: DeviceId) -> Result<()> {
+    /// `Busy` for a device that was given up while a group names it: what is there may be all that is left of it. `so`: what is not done then.
+    pub fn check_not_named(&self, device: DeviceId, so: &str) -> Result<()> {
         let mut after = (!self.layers.has(&Key::Recount(device))?).then_some(None);
         for _ in 0..NAMED_PAGES {
             let Some(from) = after else { break };
@@ -103,8 +103,7 @@ impl State {
                 _ => break,
             }
         }
-        let text =
-            format!("device {device}, which was given up, has replicas that are not elsewhere yet; it was not removed");
+        let text = format!("device {device}, which was given up, has replicas that are not elsewhere yet; {so}");
         Err(Error::new(ErrorKind::Busy, text))
     }
 
@@ -226,7 +225,9 @@ impl State {
                 self.devices.draining(*device, drain);
             }
             Request::DeviceRemove { device } => self.devices.removed(*device),
-            Request::DeviceLost { device } => self.devices.lost(*device),
+            Request::DeviceLost { device } => self.devices.lost(*device, false),
+            Request::DeviceGivenUp { device } => self.devices.lost(*device, true),
+            Request::DeviceBack { device } => self.devices.back(*device),
             _ => {}
         }
     }

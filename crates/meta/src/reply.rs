@@ -135,6 +135,13 @@ pub enum Reply {
         /// To go on after; none if this was the last part.
         resume: Option<GroupId>,
     },
+    /// What would be without a device.
+    LacksWithout {
+        /// A group of this part would lack a replica that it could get.
+        any: bool,
+        /// To go on after; none if this was the last part.
+        resume: Option<GroupId>,
+    },
     /// Groups that have fewer replicas than they want.
     Lacking {
         /// The most endangered first, and of those the oldest.

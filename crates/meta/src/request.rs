@@ -571,10 +571,29 @@ pub enum Request {
         /// Where it is, durably, sealed and with the same bytes.
         to: DeviceId,
     },
-    /// Nobody counts on this device any more: what it has is copied from other replicas, and from itself only where there are no others. `Done`.
+    /// Nobody counts on this device any more: what it has is copied from other replicas, and from itself only where there are no others. A person
+    /// says so: it is gone for good. `Done`.
     DeviceLost {
         /// Which.
         device: DeviceId,
+    },
+    /// The same of one that was away for long and may come back: what waits for it does so still. `Done`.
+    DeviceGivenUp {
+        /// Which.
+        device: DeviceId,
+    },
+    /// It is there again, and has no replica of anything: it counts as any other. `Done`; `Busy` while a group names it.
+    DeviceBack {
+        /// Which.
+        device: DeviceId,
+    },
+    /// `LacksWithout`: whether a group would lack a replica, and could get one, if nobody counted on this device any more. A bounded part of all
+    /// groups is looked at in each call.
+    LacksWithout {
+        /// Which.
+        device: DeviceId,
+        /// Only groups after this one.
+        after: Option<GroupId>,
     },
     /// Makes a bag on all devices that fit. `Bag`.
     BagCreate {

@@ -43,6 +43,7 @@ impl Request {
                 | Request::KnownGroups { .. }
                 | Request::FilesIn { .. }
                 | Request::GroupsOn { .. }
+                | Request::LacksWithout { .. }
                 | Request::Lacking { .. }
                 | Request::BagOf { .. }
                 | Request::FenceList { .. }
@@ -63,11 +64,14 @@ impl Request {
             Request::NodeJoin { .. } | Request::DeviceRegister { .. } => false,
             // A node's own. Each names the state that it changes, and is refused once there is another one.
             Request::DeviceRemove { .. }
+            | Request::DeviceBack { .. }
             | Request::MoveGroup { .. }
             | Request::AddReplica { .. }
             | Request::BagMembers { .. }
             | Request::BagSealed { .. }
             | Request::Recovered { .. } => false,
+            // A node's own, which asks once.
+            Request::DeviceGivenUp { .. } => false,
             // A node's own. What was collected is gone, and its number is not used again.
             Request::Collected { .. } => false,
             change => change.is_change(),
@@ -187,6 +191,7 @@ impl State {
             Request::Garbage { ranges_after, bags_after, limit } => self.garbage(ranges_after, bags_after, limit),
             Request::KnownGroups { groups } => self.known_groups(&groups),
             Request::GroupsOn { device, after, limit } => self.groups_on(device, after, limit),
+            Request::LacksWithout { device, after } => self.lacks_without(device, after),
             Request::Lacking { after, limit, avoid } => self.lacking(after, limit, &avoid),
             Request::BagOf { bag } => self.bag_info(bag).map(Reply::Bag),
             Request::FilesIn { groups, resume } => self.files_in(&groups, resume.as_deref()),
@@ -267,7 +272,9 @@ impl State {
             Request::NodeRemove { node } => self.remove_node(*node),
             Request::MoveGroup { group, chunk, from, to } => self.move_group(*group, *chunk, *from, *to),
             Request::AddReplica { group, chunk, from, to } => self.add_replica(*group, *chunk, *from, *to),
-            Request::DeviceLost { device } => self.lose_device(*device),
+            Request::DeviceLost { device } => self.lose_device(*device, false),
+            Request::DeviceGivenUp { device } => self.lose_device(*device, true),
+            Request::DeviceBack { device } => self.take_device_back(*device),
             Request::BagMembers { bag, state, joining, leaving } => {
                 self.change_members(*bag, (*state, joining), *leaving)
             }

@@ -259,9 +259,11 @@ impl<T> Store<T> {
                 let info = self.state.registering(device, class, capacity, node);
                 self.state.devices.registered(info);
             }
-            Request::DeviceDrain { .. } | Request::DeviceRemove { .. } | Request::DeviceLost { .. } => {
-                self.state.follow_device(&request);
-            }
+            Request::DeviceDrain { .. }
+            | Request::DeviceRemove { .. }
+            | Request::DeviceLost { .. }
+            | Request::DeviceGivenUp { .. }
+            | Request::DeviceBack { .. } => self.state.follow_device(&request),
             Request::NodeJoin { node } => self.state.nodes.joined(node),
             Request::NodeDrain { node } => self.state.node_leaves(node),
             Request::NodeRemove { node } => self.state.nodes.removed(node),

@@ -1,5 +1,6 @@
 //! The control plane: what the keeper does by itself, as jobs. Everything is computed from state, and may be repeated or lost.
 
+pub mod away;
 pub mod claims;
 pub mod cluster;
 pub mod collecting;
@@ -7,6 +8,7 @@ pub mod comparing;
 pub mod copying;
 pub mod drain;
 pub mod forgetting;
+pub mod giving_up;
 pub mod job;
 pub mod joining;
 pub mod moving;
@@ -25,6 +27,7 @@ use collecting::Collect;
 use comparing::{CompareReturned, Sweep, compare_all};
 use drain::Drain;
 use forgetting::{ForgetDevices, ForgetSessions};
+use giving_up::{TakeBack, give_up_by_itself};
 use joining::JoinBags;
 use orphans::EndAbandoned;
 use repairing::Repair;
@@ -58,6 +61,8 @@ fn jobs(node: &Arc<Node>, leading: &Arc<Leading>) -> JoinSet<()> {
     running.spawn(job::run(ForgetSessions::default(), node.clone(), leading.clone()));
     running.spawn(job::run(CompareReturned::default(), node.clone(), leading.clone()));
     running.spawn(job::run(JoinBags::default(), node.clone(), leading.clone()));
+    running.spawn(give_up_by_itself(node.clone(), leading.clone()));
+    running.spawn(job::run(TakeBack::default(), node.clone(), leading.clone()));
     running.spawn(job::run(ForgetDevices, node.clone(), leading.clone()));
     running.spawn(job::run(EndAbandoned::default(), node.clone(), leading.clone()));
     running.spawn(job::run(Collect::default(), node.clone(), leading.clone()));

@@ -108,6 +108,7 @@ pub fn reported(node: &Node, device: &Device) -> file::Device {
         full: usage.full,
         node: None,
         lost: false,
+        away_ms: 0,
     }
 }
 

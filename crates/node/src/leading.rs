@@ -3,6 +3,7 @@
 #[cfg(test)]
 mod tests;
 
+use crate::control::away::Away;
 use crate::control::claims::lock;
 use crate::control::orders::Jobs;
 use crate::control::repairing::Repaired;
@@ -37,6 +38,8 @@ pub struct Leading {
     pub drains: Arc<Notify>,
     /// How far making replicas has come.
     pub repaired: Repaired,
+    /// Which devices are away, and since when.
+    pub away: Away,
     /// The nodes have said which devices they have, or had the time to: until then nothing new finds a place.
     gathered: Watched<bool>,
     /// The jobs that run; none: it is over.
@@ -58,6 +61,7 @@ impl Keeper {
             jobs: Jobs::new(node.clock.clone()),
             drains: Arc::default(),
             repaired: Repaired::default(),
+            away: Away::default(),
             gathered: Watched::new(node.is_alone()),
             running: Mutex::new(Some(JoinSet::new())),
             ended: Watched::new(false),

@@ -25,6 +25,7 @@ use net::LinkSettings;
 use net::message::Id;
 use std::collections::BTreeMap;
 use std::sync::{Arc, RwLock};
+use std::time::Duration;
 
 /// Everything that answers.
 pub struct Node {
@@ -48,6 +49,8 @@ pub struct Node {
     pub hdfs: Option<String>,
     /// Other nodes, for bytes that are fetched from them.
     pub neighbours: Neighbours,
+    /// How long a device has to be away before it is given up by itself, while this node leads.
+    pub repair_after: Duration,
     /// Held while it is found out which device takes a push for one that is being emptied, and until it is in that one's queue: two that
     /// are sent for the same chunk must not choose for themselves.
     pub taking: tokio::sync::Mutex<()>,

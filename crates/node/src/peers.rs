@@ -315,6 +315,11 @@ impl Peer {
         place_on(&self.name(), &device.place)
     }
 
+    /// When it was heard of last.
+    pub fn heard_at(&self) -> Time {
+        self.last_report().heard
+    }
+
     /// How long it has been silent.
     pub fn silent_for(&self) -> std::time::Duration {
         self.settings.clock.now().since(self.last_report().heard)

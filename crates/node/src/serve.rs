@@ -80,8 +80,7 @@ async fn open(
     let (plain, network) = (network.clone(), settings.tls.as_ref().map_or(network.clone(), |tls| tls.over(network)));
     // The port first: a taken one should be said before any disk is touched.
     let listener = network.listen(&settings.listen).await?;
-    let address = listener.address();
-    let log = Log::new(clock.clone(), settings.log, world.clone());
+    let (address, log) = (listener.address(), Log::new(clock.clone(), settings.log, world.clone()));
     let console_listener = listen(&settings.console, "console", plain.as_ref(), &log).await?;
     let hdfs_listener = listen(&settings.hdfs, "hdfs", plain.as_ref(), &log).await?;
     let pool = pool_of(&settings);
@@ -137,6 +136,7 @@ async fn open(
         console: console.clone(),
         hdfs: hdfs.clone(),
         neighbours,
+        repair_after: settings.repair_after,
         taking: tokio::sync::Mutex::new(()),
         metrics: Metrics::new(stats.clone(), (incoming.clone(), outgoing.clone()), disks),
         troubles: Troubles::new(log.clone(), clock.clone()),

@@ -497,6 +497,7 @@ impl Node {
             devices.extend(leading.near_devices(self.id, self.own_devices()).await?);
         }
         devices.extend(leading.far_devices(self).await?);
+        leading.tell_away(self.clock.now(), &mut devices);
         let lacks = Some(leading.lacks().await?);
         Ok(file::DevicesAnswer { devices, lacks, ..totals })
     }

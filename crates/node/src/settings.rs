@@ -2,11 +2,12 @@
 
 use crate::log::Form;
 use base::id::ClusterId;
-use base::limit::HDFS_MIN_BLOCK_SIZE;
+use base::limit::{HDFS_MIN_BLOCK_SIZE, REPAIR_AFTER};
 use base::policy::Class;
 use net::{Credentials, Secret, Tls};
 use os::disk::Backend;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// How a node runs.
 #[derive(Clone, Debug)]
@@ -31,6 +32,8 @@ pub struct Settings {
     pub hdfs: Door,
     /// Least bytes in a block of a file that Hadoop's clients make.
     pub hdfs_min_block_size: u64,
+    /// How long a device has to be away before it is given up by itself.
+    pub repair_after: Duration,
     /// How the log on stderr looks.
     pub log: Form,
     /// What those who connect prove; none: nothing, and the node should listen on loopback only.
@@ -129,6 +132,7 @@ impl Settings {
             console: Door::Off,
             hdfs: Door::Off,
             hdfs_min_block_size: HDFS_MIN_BLOCK_SIZE,
+            repair_after: REPAIR_AFTER,
             log: Form::Text,
             secret: None,
             tls: None,

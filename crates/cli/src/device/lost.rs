@@ -15,8 +15,12 @@ use serde_json::json;
 
 Files with more than one copy (`stormwell policy set --replicas`) get new copies on other devices, from those that are left; how far that is,
 `stormwell cluster status` says. Files whose only copy was on the device cannot be read; should it answer again, what is only there is copied off
-it. Chunks of bags on it are lost. It is for good: the device takes nothing new any more, and is forgotten when nothing is left on it that is
-nowhere else. A disk that is well again is added as a new one, with its directory emptied.
+it. Chunks of bags on it are lost, and nothing waits for it any more: a file whose writer is gone ends without it. It is forgotten when nothing is
+left on it that is nowhere else; a disk that is well again after that is added as a new one, with its directory emptied. Should it answer before, it is
+emptied by itself and counts again.
+
+Devices that are away for `repair_after` (10 minutes unless the configuration says something else) are given up by themselves, and are waited for all
+the same: they are never forgotten. This says that one does not come back.
 
 A device that serves is not given up: `stormwell device rm` empties it without a copy less in between.")]
 pub struct Lost {

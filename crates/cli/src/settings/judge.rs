@@ -5,7 +5,7 @@ use super::device::device;
 use super::source::{Fault, Origin, Said, Value};
 use base::error::{Error, ErrorKind, Result};
 use base::id::ClusterId;
-use base::limit::{HDFS_MIN_BLOCK_SIZE, PLACE_NAME_MAX};
+use base::limit::{HDFS_MIN_BLOCK_SIZE, PLACE_NAME_MAX, REPAIR_AFTER};
 use base::unit::parse_bytes;
 use net::{Credentials, Secret, Tls};
 use node::log::Form;
@@ -14,6 +14,7 @@ use os::disk::Backend;
 use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::time::Duration;
 
 /// The permission bits that let everybody read, change or run a file.
 const EVERYBODY: u32 = 0o007;
@@ -23,6 +24,10 @@ const SECRET_FILE_MAX: u64 = 4096;
 
 /// Longest file with certificates: an authority's list of many has 200 KiB.
 const PEM_FILE_MAX: u64 = 1 << 20;
+
+/// What `repair_after` may be: longer than a node is away that is started again, and short enough to be counted in nanoseconds.
+const REPAIR_AFTER_LEAST: Duration = Duration::from_secs(30);
+const REPAIR_AFTER_MOST: Duration = Duration::from_secs(365 * 86_400);
 
 /// Keys that are said together or not at all.
 const OF_TLS: [&str; 3] = ["tls.certificate", "tls.key", "tls.authority"];
@@ -41,6 +46,7 @@ pub fn serving(said: &Said) -> std::result::Result<Settings, Vec<Fault>> {
     let trust = matches!(said.get("hdfs_trust_any_user_name"), Some((Value::Switch(true), _)));
     let hdfs = judge.optional("hdfs", |said| hdfs(said, trust));
     let hdfs_min_block_size = judge.parsed("hdfs_min_block_size", min_block_size).unwrap_or(HDFS_MIN_BLOCK_SIZE);
+    let repair_after = judge.parsed("repair_after", repair_after).unwrap_or(REPAIR_AFTER);
     // What is wrong with the address is said once.
     let beside = if reach.is_some() { listen.as_str() } else { ADDRESS_UNSAID };
     let console = judge.optional("console", |said| console(said, beside, has_secret));
@@ -63,7 +69,7 @@ pub fn serving(said: &Said) -> std::result::Result<Settings, Vec<Fault>> {
     let (Some(console), Some(hdfs), true) = (console, hdfs, judge.faults.is_empty()) else {
         return Err(judge.faults);
     };
-    let settings = Settings { hdfs_min_block_size, ..Settings::new(&listen, devices) };
+    let settings = Settings { hdfs_min_block_size, repair_after, ..Settings::new(&listen, devices) };
     Ok(Settings { backend, console, hdfs, log, as_new, metadata_dir, secret, tls, cluster, ..settings })
 }
 
@@ -275,6 +281,23 @@ fn min_block_size(text: &str) -> Result<u64> {
     }
 }
 
+/// How long a device is away before it is given up by itself: a number of seconds, minutes, hours or days, or never.
+fn repair_after(text: &str) -> Result<Duration> {
+    if text == "off" {
+        return Ok(Duration::MAX);
+    }
+    let units = [("s", 1), ("m", 60), ("h", 3600), ("d", 86_400)];
+    let said = units.iter().find_map(|(unit, seconds)| {
+        let number = text.strip_suffix(unit)?.parse::<u64>().ok()?;
+        number.checked_mul(*seconds).map(Duration::from_secs)
+    });
+    match said {
+        Some(time) if time >= REPAIR_AFTER_LEAST && time <= REPAIR_AFTER_MOST => Ok(time),
+        Some(_) => invalid(format!("{text} is no time to wait; say 30s at least and 365d at most, or off")),
+        None => invalid(format!("'{text}' is no time; write 90s, 10m, 2h or 1d, or off")),
+    }
+}
+
 /// A name of a node, site or rack.
 fn place_name(text: &str) -> Result<String> {
     let good = |letter: char| letter.is_alphanumeric() || "._-".contains(letter);
@@ -310,8 +333,10 @@ mod tests {
     use super::super::source::{Fault, parse};
     use super::{credentials, serving};
     use base::id::ClusterId;
+    use base::limit::REPAIR_AFTER;
     use node::{Door, MetaPlace};
     use std::path::Path;
+    use std::time::Duration;
 
     const CLUSTER: &str = "cluster = \"00000000000000000000000000000007\"\n";
 
@@ -346,6 +371,21 @@ mod tests {
             ("127.0.0.1:7400", true, true)
         );
         assert_eq!(plain.devices[0].directory, Path::new("./stormwell-data"));
+    }
+
+    /// How long devices are waited for has a unit, or is for ever.
+    #[test]
+    fn how_long_devices_are_waited_for() {
+        let said = |text: &str| serving(&parse(Path::new("s.toml"), text).0).map(|settings| settings.repair_after);
+        assert_eq!(said(""), Ok(REPAIR_AFTER));
+        for (text, seconds) in [("90s", 90), ("5m", 300), ("2h", 7200), ("1d", 86_400)] {
+            assert_eq!(said(&format!("repair_after = \"{text}\"\n")), Ok(Duration::from_secs(seconds)));
+        }
+        assert_eq!(said("repair_after = \"off\"\n"), Ok(Duration::MAX));
+        for wrong in ["10", "1s", "400d", "99999999999999999999d", "-1m", "soon", ""] {
+            let told = faults(&format!("repair_after = \"{wrong}\"\n"));
+            assert!(told.len() == 1 && told[0].contains("repair_after"), "{wrong}: {told:?}");
+        }
     }
 
     /// Several keepers: a node finds its own place by `advertise`, else by `listen`, and only a keeper has a directory for metadata.

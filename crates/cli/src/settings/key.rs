@@ -112,6 +112,12 @@ pub const KEYS: &[Key] = &[
         "1K",
         "Least bytes in a block of a file that Hadoop's clients make, as `dfs.namenode.fs-limits.min-block-size` of HDFS",
     ),
+    key(
+        "repair_after",
+        Takes::Text,
+        "10m",
+        "How long a device is away before what it has gets copies elsewhere, as `90s`, `10m` or `2h`, or `off`; the same on all nodes that keep the metadata",
+    ),
     key("log", Takes::Text, "text", "How the log on stderr looks: `text` or `json`"),
 ];
 

@@ -1,5 +1,6 @@
 //! Who starts, ends, holds and cuts off the nodes of a cluster, lets nodes join and leave, and checks everything at the end.
 
+mod giving_up;
 mod keepers;
 mod member;
 mod trouble;
@@ -16,10 +17,11 @@ use base::id::ClusterId;
 use base::planted::Planted;
 use base::unit::{MIB, Time};
 use client::Client;
+use giving_up::By;
 use member::{Kind, Member, State};
 use sim::net::{Gone, NetFaults};
 use sim::random::SimRandom;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -401,10 +403,13 @@ impl ClusterDirector {
         }
         // What was given up just now may still be on its way.
         tokio::time::sleep(LATE).await;
-        let all_made = replicas::are_made(&self.scene, &client).await?;
-        replicas::are_alike(&self.scene, &random, &client, all_made).await?;
+        let all_made = replicas::are_made(&self.scene, &client, false).await?;
+        replicas::are_alike(&self.scene, &random, &client, (all_made, BTreeSet::new())).await?;
+        replicas::are_back(&self.scene, &client, all_made).await?;
+        self.one_is_given_up(&random, &client, all_made, By::Itself).await?;
         let mut ending = Ending::new(self.scene.clone(), &random, client.clone());
         ending.compare(self.players.directories(), true).await?;
+        self.one_is_given_up(&random, &client, all_made, By::Person).await?;
         self.count("rot");
         let machines: Vec<Arc<Hardware>> = self.members.iter().map(|member| member.machine.hardware.clone()).collect();
         machines.iter().for_each(|hardware| ending::rot(hardware, &random));

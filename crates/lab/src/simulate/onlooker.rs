@@ -18,6 +18,7 @@ const LOOKS: u64 = 120;
 /// Looks until everybody has done enough.
 pub async fn play(scene: &Scene, random: &SimRandom, name: &str, client: &Client) -> Check<()> {
     let (mut epoch, mut starts): (u64, BTreeMap<u128, Node>) = (0, BTreeMap::new());
+    let mut lost: BTreeSet<u128> = BTreeSet::new();
     for look in 0.. {
         if look >= LOOKS && scene.has_seen_enough() {
             break;
@@ -46,6 +47,24 @@ pub async fn play(scene: &Scene, random: &SimRandom, name: &str, client: &Client
             }
         }
         scene.count("views compared");
+        if scene.replicas > 1
+            && let Ok(found) = scene.call(name, "devices", client.devices()).await?
+        {
+            for device in found.devices {
+                let (id, is_lost) = (device.device.value(), device.lost);
+                match (lost.contains(&id), is_lost) {
+                    (false, true) => {
+                        scene.count("devices seen given up");
+                        lost.insert(id);
+                    }
+                    (true, false) => {
+                        scene.count("devices seen to count again");
+                        lost.remove(&id);
+                    }
+                    _ => (),
+                }
+            }
+        }
     }
     Ok(())
 }

@@ -5,11 +5,11 @@ use super::oracle::{Broken, Check};
 use super::scene::{CALL_BOUND, Scene};
 use base::env::Clock;
 use base::policy::Policy;
-use client::{Client, Entry};
+use client::{Client, Device, Entry};
 use net::message::chunk::{Range, Read};
 use net::{Link, Payload};
 use sim::random::SimRandom;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// Bytes of a chunk that are compared at once.
@@ -27,16 +27,15 @@ pub async fn wish(scene: &Scene, random: &SimRandom) -> Check<()> {
     Ok(())
 }
 
-/// Waits until nothing lacks copies, or there is no device for more of them; whether nothing does.
-pub async fn are_made(scene: &Scene, client: &Client) -> Check<bool> {
+/// Waits until nothing lacks copies, or there is no device for more of them; whether nothing does. `one_is_away`: what has its only copy there still
+/// lacks it.
+pub async fn are_made(scene: &Scene, client: &Client, one_is_away: bool) -> Check<bool> {
     let begun = scene.clock.now();
     loop {
         let asked = scene.insist("finale", "devices", || client.devices()).await?;
         let lacks = asked.map_err(|error| Broken(format!("devices: {error}")))?.lacks.unwrap_or_default();
-        if lacks.none_left > 0 {
-            return Err(Broken(format!("no copy is left of {} groups, and no device is lost", lacks.none_left)));
-        }
-        if lacks.one_left + lacks.fewer == 0 && !lacks.recounting {
+        let none_left = if one_is_away { 0 } else { lacks.none_left };
+        if lacks.one_left + lacks.fewer + none_left == 0 && !lacks.recounting {
             scene.count_more("copies made", lacks.made);
             return Ok(true);
         }
@@ -54,9 +53,40 @@ pub async fn are_made(scene: &Scene, client: &Client) -> Check<bool> {
     }
 }
 
-/// Every copy of every file has the same bytes; and if `all_made`, each file that no gateway made has as many as were wished for.
-pub async fn are_alike(scene: &Scene, random: &SimRandom, client: &Client, all_made: bool) -> Check<()> {
-    let mut links = Links { all_made, by_device: BTreeMap::new(), links: BTreeMap::new() };
+/// Waits until devices that were given up count again: all answer. Not if there is no room for what is on them. Where files want one copy none was.
+pub async fn are_back(scene: &Scene, client: &Client, all_made: bool) -> Check<()> {
+    let begun = scene.clock.now();
+    loop {
+        let asked = scene.insist("finale", "devices", || client.devices()).await?;
+        let devices = asked.map_err(|error| Broken(format!("devices: {error}")))?.devices;
+        // One that is to be emptied leaves when it is.
+        let waits = |device: &&Device| device.lost && device.drain.is_none();
+        let lost: Vec<&Device> = devices.iter().filter(waits).collect();
+        if lost.is_empty() || !all_made {
+            return Ok(());
+        }
+        if scene.replicas == 1 {
+            return Err(Broken(format!("no file wants a second copy, and a device was given up: {lost:?}")));
+        }
+        if scene.clock.now().since(begun) > CALL_BOUND {
+            return Err(Broken(format!(
+                "{} s after all were back devices do not count: {lost:?}",
+                CALL_BOUND.as_secs()
+            )));
+        }
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+}
+
+/// Every copy of every file has the same bytes, those left out that are on devices that are away; and if `all_made`, each file that no gateway made
+/// has as many as were wished for.
+pub async fn are_alike(
+    scene: &Scene,
+    random: &SimRandom,
+    client: &Client,
+    (all_made, away): (bool, BTreeSet<u128>),
+) -> Check<()> {
+    let mut links = Links { all_made, away, by_device: BTreeMap::new(), links: BTreeMap::new() };
     let view = scene.insist("finale", "view", || client.view()).await?;
     for member in view.map_err(|error| Broken(format!("view: {error}")))?.members {
         let address = &member.node.address;
@@ -89,6 +119,7 @@ pub async fn are_alike(scene: &Scene, random: &SimRandom, client: &Client, all_m
 /// Links to the nodes that have devices.
 struct Links {
     all_made: bool,
+    away: BTreeSet<u128>,
     by_device: BTreeMap<u128, String>,
     links: BTreeMap<String, Link>,
 }
@@ -119,10 +150,16 @@ async fn of_file(
         let asked = scene.insist("finale", "extents", || client.extents(inode, at)).await?;
         let (extents, more) = asked.map_err(|error| Broken(format!("{path}: {error}")))?;
         for extent in extents.iter().filter(|extent| !extent.open) {
-            let parts = client::parts(extent).map_err(|error| Broken(format!("{path}: {error}")))?;
+            let mut parts = client::parts(extent).map_err(|error| Broken(format!("{path}: {error}")))?;
+            let columns: BTreeSet<usize> = parts.iter().filter(|part| part.bytes > 0).map(|part| part.column).collect();
+            parts.retain(|part| !links.away.contains(&part.device.value()));
             let mut first = BTreeMap::new();
-            let wished = if links.all_made && !hdfs::is_of_gateway(path) { scene.replicas as usize } else { 1 };
-            for column in parts.iter().filter(|part| part.bytes > 0).map(|part| part.column) {
+            let wished = match (links.all_made && !hdfs::is_of_gateway(path), links.away.is_empty()) {
+                (true, _) => scene.replicas as usize,
+                (false, true) => 1,
+                (false, false) => 0,
+            };
+            for column in columns {
                 let copies = parts.iter().filter(|part| part.column == column).count();
                 if copies < wished {
                     return Err(Broken(format!(

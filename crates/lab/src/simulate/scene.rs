@@ -57,6 +57,8 @@ pub struct Scene {
     pub keepers: usize,
     /// So many copies files shall have.
     pub replicas: u32,
+    /// Devices that are away for longer are given up by themselves, in clusters whose files shall have copies.
+    pub repair_after: Duration,
     /// What must be there.
     oracle: Mutex<Oracle>,
     counts: Mutex<BTreeMap<&'static str, u64>>,
@@ -99,10 +101,13 @@ impl Scene {
         // Of clusters a third have copies.
         let copies = random.fork("replicas");
         let replicas = if !late.is_zero() && copies.one_in(3) { 2 + copies.below(2) as u32 } else { 1 };
+        // Less than what is down mostly is for, and hardly more than a node is silent before that counts.
+        let repair_after = Duration::from_millis(5_500 + copies.below(4_000));
         Scene {
             random,
             keepers,
             replicas,
+            repair_after,
             remembered_calls,
             remembered_answers,
             page_max,

@@ -287,8 +287,17 @@ pub struct DeviceInfo {
     pub drain: u64,
     /// Whether nobody counts on it any more: what it has is no replica to be relied on, and it is given nothing new.
     pub lost: bool,
+    /// Whether it is lost by itself: because it was away for long, not because a person said that it is gone for good.
+    pub may_return: bool,
     /// Whether its node is silent: it is given nothing new until that is heard of.
     pub silent: bool,
+}
+
+impl DeviceInfo {
+    /// Whether a person gave it up: nothing waits for it any more, and it is forgotten when nothing names it.
+    pub fn is_gone(&self) -> bool {
+        self.lost && !self.may_return
+    }
 }
 
 /// Devices that took no more bytes of a group, which ended early because of them: what its chunks have behind its end is garbage, and the

@@ -112,7 +112,7 @@ requests! {
         Fence;
     others: OpenSession Renew Holders CloseSession Stat Lookup JudgeBelow For PathOf List Provided Asked Answered Locate GetXattrs GetPolicy
         GetQuota DiskUsage Usage Sessions SessionLeases SessionsOver DeviceRegister DeviceReport DeviceList DeviceRemove DevicesRemoved NodeJoin NodeReport
-        NodeList NodeFind NodesSilent GroupsOn MoveGroup Lacking AddReplica BagStat BagList BagSealed BagMembers BagOf Garbage Collected KnownGroups FilesIn FenceList Recovered
+        NodeList NodeFind NodesSilent GroupsOn MoveGroup DeviceGivenUp DeviceBack LacksWithout Lacking AddReplica BagStat BagList BagSealed BagMembers BagOf Garbage Collected KnownGroups FilesIn FenceList Recovered
 }
 
 /// A change that is the same in every world.

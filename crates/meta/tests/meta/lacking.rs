@@ -6,7 +6,7 @@ use base::error::{ErrorKind, Result};
 use base::id::{DeviceId, GroupId, NodeId};
 use base::planted::Planted;
 use base::policy::{Class, Compression, Policy};
-use meta::request::{FileHandle, FileRef, Lack, LackingGroup, Lacks, NewGroup, NodeInfo, PutFile, Refused};
+use meta::request::{DeviceInfo, FileHandle, FileRef, Lack, LackingGroup, Lacks, NewGroup, NodeInfo, PutFile, Refused};
 use meta::{Reply, Request};
 use sim::random::SimRandom;
 use std::collections::BTreeMap;
@@ -247,6 +247,81 @@ fn lost_devices() {
     world.store().check_lacking().expect("as the records say");
 }
 
+fn lacks_without(world: &mut World, device: DeviceId) -> bool {
+    let mut after = None;
+    loop {
+        match world.ask(Request::LacksWithout { device, after }) {
+            Ok(Reply::LacksWithout { any: false, resume: Some(last) }) => after = Some(last),
+            Ok(Reply::LacksWithout { any, .. }) => return any,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+fn device_info(world: &mut World, device: DeviceId) -> DeviceInfo {
+    match world.ask(Request::DeviceList) {
+        Ok(Reply::Devices(devices)) => devices.into_iter().find(|info| info.device == device).expect("it is known"),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A device that was given up by itself counts again once nothing names it, over a restart, and takes replicas as any other. A person who says
+/// meanwhile that it is gone for good is believed. Whether anything is won by giving one up is known: not where files want one copy, nor where
+/// there is no other one.
+#[test]
+fn given_up_and_back() {
+    let mut world = world(1, 4, 2);
+    let once = written(&mut world, "/once").layout.columns()[0].head();
+    for number in 0..40 {
+        written(&mut world, &format!("/d/f{number}"));
+    }
+    let devices: Vec<DeviceId> = (11..15).map(DeviceId).collect();
+    assert!(!devices.iter().any(|device| lacks_without(&mut world, *device)), "there is no second copy of anything");
+    while repair(&mut world) > 0 {}
+    assert!(devices.iter().all(|device| lacks_without(&mut world, *device)));
+    let (given_up, back) = (Request::DeviceGivenUp { device: once }, Request::DeviceBack { device: once });
+    world.ask(given_up.clone()).expect("given up");
+    assert!(!lacks_without(&mut world, once), "it does not count already");
+    assert_eq!(world.refusal(back.clone()), ErrorKind::Busy, "nobody looked what it has");
+    world.crash(1);
+    (11..15).for_each(|number| report(&mut world, number));
+    register(&mut world, once.0);
+    world.pass(Duration::from_secs(1));
+    let info = device_info(&mut world, once);
+    assert!(info.lost && info.may_return && !info.is_gone(), "{info:?}");
+    assert_eq!(world.refusal(back.clone()), ErrorKind::Busy, "all groups name it");
+    let only_there = lacking(&mut world).0.into_iter().find(|group| group.lack == Lack::NoneLeft).expect("one");
+    assert_eq!(only_there.columns[0].from, [once]);
+    while repair(&mut world) > 0 {}
+    assert_eq!(lacking(&mut world), (Vec::new(), Lacks::default()));
+    world.ask(back.clone()).expect("nothing names it");
+    world.ask(back.clone()).expect("it is so");
+    let info = device_info(&mut world, once);
+    assert!(!info.lost && !info.may_return, "{info:?}");
+    world.crash(2);
+    (11..15).for_each(|number| report(&mut world, number));
+    assert!(!device_info(&mut world, once).lost);
+    for number in 40..80 {
+        written(&mut world, &format!("/d/f{number}"));
+    }
+    while repair(&mut world) > 0 {}
+    let on_it = |world: &mut World| {
+        (0..80).filter(|number| devices_of(world, &format!("/d/f{number}"))[0].contains(&once)).count()
+    };
+    assert!(on_it(&mut world) >= 10 && lacks_without(&mut world, once), "{}", on_it(&mut world));
+    world.ask(given_up.clone()).expect("given up");
+    world.ask(Request::DeviceLost { device: once }).expect("a person says so, too");
+    world.ask(given_up).expect("it is lost");
+    assert!(device_info(&mut world, once).is_gone());
+    world.crash(3);
+    (11..15).for_each(|number| report(&mut world, number));
+    assert!(device_info(&mut world, once).is_gone());
+    world.pass(Duration::from_secs(1));
+    while repair(&mut world) > 0 {}
+    world.ask(back).expect("so it can come back, too");
+    world.store().check_lacking().expect("as the records say");
+}
+
 /// A column that has no bytes has no chunk: one place for it is enough. On a device that is given up it gets another, for which nothing is copied,
 /// so that the device can be forgotten.
 #[test]
@@ -334,7 +409,7 @@ fn listed_as_recorded() {
         let mut world = world(seed, 5, 2);
         let random = SimRandom::new(seed);
         let (mut open, mut step): (BTreeMap<String, FileHandle>, u64) = (BTreeMap::new(), 0);
-        let mut gone = 0;
+        let (mut gone, mut given_up) = (0, Vec::new());
         while step < 120 {
             step += 1;
             let name = format!("/d/f{}", random.below(12));
@@ -387,7 +462,15 @@ fn listed_as_recorded() {
                 11 if gone < 2 && random.below(4) == 0 => {
                     let device = DeviceId(11 + u128::from(random.below(5)));
                     gone += 1;
-                    world.ask(Request::DeviceLost { device }).expect("given up");
+                    let by_itself = random.below(2) == 0;
+                    let request =
+                        if by_itself { Request::DeviceGivenUp { device } } else { Request::DeviceLost { device } };
+                    world.ask(request).expect("given up");
+                    given_up.push(device);
+                }
+                11 => {
+                    // As soon as nothing names it.
+                    given_up.retain(|device| world.ask(Request::DeviceBack { device: *device }).is_err());
                 }
                 12 => world.merge(),
                 13 if random.below(3) == 0 => {
@@ -420,6 +503,21 @@ fn planted_faults_are_seen() {
     written(&mut world, "/d/f");
     assert_eq!(lacking(&mut world).0, []);
     assert!(world.store().check_lacking().is_err());
+}
+
+/// Without what a device has that was given up, bytes that only that has are gone.
+#[test]
+fn a_silent_replica_that_is_dropped_is_missed() {
+    for planted in [None, Some(Planted::SilentReplicaDropped)] {
+        let mut world = world(1, 3, 2);
+        let device = written(&mut world, "/d/f").layout.columns()[0].head();
+        world.planted = planted;
+        world.crash(1);
+        world.ask(Request::DeviceGivenUp { device }).expect("given up");
+        world.pass(Duration::from_secs(1));
+        let locate = Request::Locate { file: FileRef::Path(path("/d/f")), offset: 0, length: u64::MAX };
+        assert_eq!(world.ask(locate).is_err(), planted.is_some());
+    }
 }
 
 /// Bags have one copy: a wish for more is refused, not ignored.

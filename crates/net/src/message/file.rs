@@ -691,6 +691,9 @@ pub struct Device {
     /// It was given up: nobody counts on what it has, and it takes nothing new.
     #[prost(bool, tag = "18")]
     pub lost: bool,
+    /// How long it has been away, or failed, as far as whoever leads knows; zero: it is not.
+    #[prost(uint64, tag = "19")]
+    pub away_ms: u64,
 }
 
 /// All devices, and the namespace's totals.
@@ -746,4 +749,7 @@ pub struct Lacks {
     /// Why replicas are not made that could be; empty: they are, or none lacks.
     #[prost(string, tag = "10")]
     pub waits: String,
+    /// Why devices that are away for long are not given up by themselves; empty: they are, or none is.
+    #[prost(string, tag = "11")]
+    pub withheld: String,
 }

@@ -11,6 +11,7 @@ use base::error::{Error, ErrorKind, Result};
 use base::id::{DeviceId, NodeId, SessionId};
 use base::limit::{KEEPING_TOLD_MAX, NODE_DEVICES_MAX, SESSIONS_ASKED_MAX};
 use base::policy::Class;
+use base::unit::Time;
 use meta::Caller;
 use meta::request::{DeviceInfo, NodeInfo, NodeState};
 use net::Asker;
@@ -205,9 +206,13 @@ impl Leading {
 
     /// The devices of this node, `devices`, with its name before their directories as soon as there are others.
     pub async fn near_devices(&self, itself: NodeId, mut devices: Vec<file::Device>) -> Result<Vec<file::Device>> {
-        let lost = self.devices().await?.into_iter().filter(|info| info.lost).map(|info| Id::from(info.device.0));
-        let lost: Vec<Id> = lost.collect();
-        devices.iter_mut().for_each(|device| device.lost = lost.contains(&device.device));
+        let lost: BTreeMap<u128, DeviceInfo> =
+            self.devices().await?.into_iter().filter(|info| info.lost).map(|info| (info.device.0, info)).collect();
+        for device in &mut devices {
+            if let Some(info) = lost.get(&device.device.value()) {
+                (device.lost, device.trouble) = (true, given_up(info));
+            }
+        }
         let (_, nodes) = self.nodes().await?;
         if let Some(node) = nodes.iter().find(|node| node.info.node == itself && nodes.len() > 1) {
             for device in &mut devices {
@@ -237,9 +242,7 @@ impl Leading {
             };
             if info.lost {
                 device.missing |= info.silent || !info.reported;
-                device.trouble = "given up: what it had is copied from elsewhere, and from here only what is nowhere else; it is forgotten when nothing \
-                     is left that is only here"
-                    .to_string();
+                device.trouble = given_up(&info);
             } else if info.silent {
                 device.missing = true;
                 device.trouble = format!(
@@ -258,6 +261,15 @@ impl Leading {
             devices.push(device);
         }
         Ok(devices)
+    }
+
+    /// Says of devices how long they have been away.
+    pub fn tell_away(&self, now: Time, devices: &mut [file::Device]) {
+        for device in devices {
+            let since = self.away.since(DeviceId(device.device.value()));
+            // One that is away is told so, however short that is.
+            device.away_ms = since.map_or(0, |since| (now.since(since).as_millis() as u64).max(1));
+        }
     }
 
     /// Which of the devices that a node reports were taken out of the store. They are told so, and never registered: one taken for a new device
@@ -340,6 +352,18 @@ impl Leading {
         let leader = (!self.alone).then_some(itself.id.0.into());
         Ok(wire::ReportAnswer { view, sessions, draining, removed: Vec::new(), over: Vec::new(), term, leader })
     }
+}
+
+/// What it means that a device was given up.
+fn given_up(info: &DeviceInfo) -> String {
+    let then = match info.may_return {
+        true => "by itself, because it was away for long",
+        false => "by a person; it is forgotten when nothing is left that is only here",
+    };
+    format!(
+        "given up {then}: what it had is copied from elsewhere, and from here only what is nowhere else; if it answers it counts again after that, as \
+         an empty device"
+    )
 }
 
 /// Whether a device may be one of the store's. One that holds chunks and is not known belongs to another store: serving it would

@@ -189,7 +189,7 @@ struct Cannot {
 impl Cannot {
     async fn now(node: &Node, leading: &Leading) -> Result<Cannot> {
         let known = leading.devices().await?;
-        let lost = known.iter().filter(|info| info.lost).map(|info| info.device).collect();
+        let lost = known.iter().filter(|info| info.is_gone()).map(|info| info.device).collect();
         let mut away: BTreeSet<DeviceId> = known.iter().map(|info| info.device).collect();
         for able in leading.device_handles(node).iter().filter(|handle| handle.is_able()) {
             away.remove(&able.id());

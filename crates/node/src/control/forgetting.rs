@@ -62,8 +62,13 @@ impl Job for ForgetDevices {
 /// One that was given up leaves its bags with what is there, if it does not answer, and the store when no group names it.
 async fn forget_lost(node: &Node, leading: &Leading) -> Result<()> {
     let devices = leading.devices().await?;
-    for info in devices.iter().filter(|info| info.lost) {
+    // One that was given up by itself is waited for.
+    for info in devices.iter().filter(|info| info.is_gone()) {
         let handle = leading.device_handle(node, info.device);
+        // It is back, and counts again soon.
+        if !info.draining && handle.as_ref().is_ok_and(DeviceHandle::is_able) {
+            continue;
+        }
         if !handle.as_ref().is_ok_and(DeviceHandle::can_be_asked) {
             leave_bags(node, leading, info.device, &devices).await?;
         }

@@ -80,7 +80,7 @@ impl EndAbandoned {
             return Ok(());
         }
         // Once for all of them: those that wait for a device are looked at again and again.
-        let counts = |info: &&DeviceInfo| !info.lost;
+        let counts = |info: &&DeviceInfo| !info.is_gone();
         let known = leading.devices().await?.iter().filter(counts).map(|info| info.device).collect();
         for orphan in orphans {
             let waits_for_none = node.planted == Some(Planted::UnreachableTakenForEmpty);
@@ -139,7 +139,7 @@ async fn known_place(node: &Node, leading: &Leading, device: DeviceId) -> Result
     match leading.device_handle(node, device) {
         Ok(handle) if handle.is_able() => Ok(Some(handle)),
         found => {
-            let counts = leading.devices().await?.iter().any(|info| info.device == device && !info.lost);
+            let counts = leading.devices().await?.iter().any(|info| info.device == device && !info.is_gone());
             if counts { found.map(Some) } else { Ok(None) }
         }
     }

@@ -121,7 +121,9 @@ impl Repair {
                 break;
             }
             let busy = self.busy(node, leading);
-            let request = meta::Request::Lacking { after, limit: PAGE, avoid: busy.iter().copied().collect() };
+            // On one that is still to be compared may be anything.
+            let avoid = busy.union(&leading.peers.uncompared()).copied().collect();
+            let request = meta::Request::Lacking { after, limit: PAGE, avoid };
             let meta::Reply::Lacking { groups, resume, .. } = leading.metadata.ask(request).await? else {
                 unreachable!("what lacks replicas was asked for")
             };
@@ -337,6 +339,7 @@ impl Leading {
             copied_bytes: self.repaired.copied.load(Ordering::Relaxed),
             made: self.repaired.made.load(Ordering::Relaxed),
             waits,
+            withheld: self.away.withheld(),
         })
     }
 }
@@ -349,7 +352,7 @@ impl Node {
             let text = format!("device {device} is not one of this store's; nothing was done");
             return Err(Error::new(ErrorKind::NotFound, text));
         };
-        if !info.lost && leading.device_handle(self, device).is_ok_and(|handle| handle.is_able()) {
+        if !info.is_gone() && leading.device_handle(self, device).is_ok_and(|handle| handle.is_able()) {
             let text = format!(
                 "device {device} serves; nothing was done; empty it with `stormwell device rm`, or take it away and give it up then"
             );

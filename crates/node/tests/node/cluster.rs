@@ -5,7 +5,7 @@ use crate::{AheadClock, until};
 use base::buffer::Pool;
 use base::error::{ErrorKind, Result};
 use base::id::{ClusterId, SessionId};
-use base::limit::{CALL_SILENCE_MAX, NODE_SILENCE_MAX, SESSION_LEASE};
+use base::limit::{CALL_SILENCE_MAX, NODE_SILENCE_MAX, REPAIR_AFTER, SESSION_LEASE};
 use base::policy::Class;
 use bytes::Bytes;
 use net::message::layout::Column;
@@ -37,6 +37,8 @@ pub struct Cluster {
     clock: Arc<AheadClock>,
     /// Where each serves HDFS.
     pub hdfs: Door,
+    /// How long devices are away before they are given up by themselves.
+    pub repair_after: Duration,
 }
 
 impl Cluster {
@@ -46,7 +48,7 @@ impl Cluster {
         let port = std::net::TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
         let keeper = port.expect("a free port").to_string();
         let clock = Arc::new(AheadClock::new());
-        Cluster { root, keeper, nodes: BTreeMap::new(), clock, hdfs: Door::Off }
+        Cluster { root, keeper, nodes: BTreeMap::new(), clock, hdfs: Door::Off, repair_after: REPAIR_AFTER }
     }
 
     /// `count` nodes that know each other.
@@ -68,7 +70,8 @@ impl Cluster {
         let listen = if number == 0 { &self.keeper } else { "127.0.0.1:0" };
         let meta = if number == 0 { MetaPlace::Local } else { MetaPlace::Node(self.keeper.clone()) };
         let place = node::Cluster { name: format!("n{number}"), meta, ..node::Cluster::new(ID) };
-        Settings { cluster: Some(place), hdfs: self.hdfs.clone(), ..Settings::new(listen, vec![device]) }
+        let settings = Settings::new(listen, vec![device]);
+        Settings { cluster: Some(place), hdfs: self.hdfs.clone(), repair_after: self.repair_after, ..settings }
     }
 
     pub async fn run(&mut self, number: usize) {

@@ -102,6 +102,7 @@ impl Member {
         };
         let mut settings = Settings::new(&address, (0..devices).map(device).collect());
         settings.cluster = Some(Cluster { name: name.clone(), meta: kind.meta(number), ..Cluster::new(kind.cluster) });
+        settings.repair_after = scene.repair_after;
         settings.hdfs = Door::At(format!("{name}:{}", hdfs::PORT));
         let drift = random.below(2 * DRIFT_MAX + 1) as i64 - DRIFT_MAX as i64;
         let clock = Arc::new(MachineClock::new(scene.clock.clone(), drift));

@@ -11,7 +11,7 @@ use sim::disk::{SimFaults, When};
 use std::sync::atomic::Ordering;
 
 /// Troubles that a director of a cluster makes; those of the disks and of the network have names of their own there.
-pub const TROUBLES: [&str; 29] = [
+pub const TROUBLES: [&str; 31] = [
     "stop",
     "kill",
     "power loss",
@@ -41,11 +41,22 @@ pub const TROUBLES: [&str; 29] = [
     "trouble of a copy",
     "keeper cut off from keepers",
     "power loss of all keepers",
+    "node away for long",
+    "device given up by a person",
 ];
 
 /// What clients of a cluster do beside what those of one node do.
-pub const OPERATIONS: [&str; 8] =
-    ["view", "extents", "recover", "bag_rewind", "node_drain", "node_remove", "devices_and_hosts", "report_late"];
+pub const OPERATIONS: [&str; 9] = [
+    "view",
+    "extents",
+    "recover",
+    "bag_rewind",
+    "node_drain",
+    "node_remove",
+    "devices_and_hosts",
+    "report_late",
+    "device_lost",
+];
 
 /// Nodes of a cluster, at the most.
 const MEMBERS_MAX: usize = 7;
@@ -57,6 +68,10 @@ impl ClusterDirector {
             return self.trouble_of_keepers().await;
         }
         let number = self.random.below(self.members.len() as u64) as usize;
+        if self.scene.replicas > 1 && self.random.one_in(10) {
+            self.away_for_long(number);
+            return Ok(());
+        }
         let what = self.random.below(36);
         if (0..22).contains(&what) && self.members[number].state != State::Runs {
             return Ok(());

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use net::Payload;
 use net::message::{Id, chunk, device, file};
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 async fn want(client: &Client, replicas: u32) {
     let policy = file::Policy { replicas, ..file::Policy::default() };
@@ -164,5 +165,76 @@ async fn small_files() {
     let late = file::PutFile { path: "/small/late".to_string(), ..files[0].clone() };
     let refused = ask(&client.keeper, &file::PutFiles { files: vec![late] }).await.expect("judged");
     assert_ne!(refused.results[0].code, 0, "it takes no more");
+    cluster.stop_all().await;
+}
+
+/// A node that is away for longer than is waited for: what it has gets copies elsewhere by itself, and what has one copy waits for it. When it comes
+/// back that is there, and its device counts again, with nothing of before on it but what was only there, and takes copies. Two of four nodes that are
+/// away are too many: nothing is given up, and it is said why. In a store whose files want one copy nothing ever is.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn given_up_by_itself_and_back() {
+    let mut cluster = Cluster::new("away");
+    cluster.repair_after = Duration::from_secs(2);
+    for number in 0..4 {
+        cluster.run(number).await;
+    }
+    cluster.all_there(4).await;
+    let client = cluster.client(1).await;
+    let far = client.far();
+    let mut once = client.create_on(far, "once").await;
+    client.append(&mut once, b"one copy").await.expect("appended");
+    client.close(&once).await.expect("closed");
+    let place = client.listed().await.into_iter().find(|device| device.device == far).expect("listed").place;
+    let number = (1..4).find(|number| place.starts_with(&format!("n{number}:"))).expect("a node has it");
+    let find = async |client: &Client| {
+        client.listed().await.into_iter().find(|device| device.device == far).expect("it stays listed")
+    };
+    cluster.stop(number).await;
+    cluster.ahead(NODE_SILENCE_MAX);
+    until("it has been away for twice as long", async || find(&client).await.away_ms > 4_000).await;
+    assert!(!find(&client).await.lost, "nothing is won by that");
+    cluster.run(number).await;
+    cluster.all_there(4).await;
+    let client = cluster.again(client).await;
+    until("it is not away", async || find(&client).await.away_ms == 0).await;
+    want(&client, 2).await;
+    for number in 0..12 {
+        write(&client, number).await;
+    }
+    all_made(&client).await;
+    cluster.stop(number).await;
+    let other = (1..4).find(|other| *other != number).expect("another one");
+    cluster.stop(other).await;
+    cluster.ahead(NODE_SILENCE_MAX);
+    until("it is said", async || lacks(&client).await.withheld.starts_with("2 of 4 devices are away")).await;
+    assert!(!client.listed().await.iter().any(|device| device.lost));
+    cluster.run(other).await;
+    until("it is given up", async || find(&client).await.lost).await;
+    until("all copies are made", async || {
+        let lacks = lacks(&client).await;
+        (lacks.one_left + lacks.fewer, lacks.none_left, lacks.recounting) == (0, 1, false) && lacks.withheld.is_empty()
+    })
+    .await;
+    let client = cluster.again(client).await;
+    for number in 0..12 {
+        let devices = copies(&client, &format!("/f{number}"), &bytes_of(number)).await;
+        assert!(devices.len() == 2 && !devices.contains(&far), "/f{number}: {devices:?}");
+    }
+    cluster.run(number).await;
+    until("it counts again", async || !find(&client).await.lost).await;
+    all_made(&client).await;
+    let client = cluster.again(client).await;
+    assert_eq!(copies(&client, &once.path, b"one copy").await.len(), 1);
+    until("it is empty, as its node reports", async || find(&client).await.chunks == 0).await;
+    for number in 12..24 {
+        write(&client, number).await;
+    }
+    all_made(&client).await;
+    let mut used = BTreeSet::new();
+    for number in 12..24 {
+        let devices = copies(&client, &format!("/f{number}"), &bytes_of(number)).await;
+        used.extend(devices.iter().map(|device| device.value()));
+    }
+    assert!(used.contains(&far.value()), "it takes copies");
     cluster.stop_all().await;
 }

@@ -1,0 +1,425 @@
+//! Devices that are away for long are given up by themselves, so that what they have gets replicas elsewhere; and those that are back count again.
+//!
+//! Since when one is away is what this leadership saw itself: a new leader has heard of nobody at first, and would else give up the whole store. So
+//! nothing is given up before it has led for as long as a device has to be away. Nor is there if too many are away at once: then it is the network,
+//! or the power, and not their disks, and copying a large part of the store would help nobody (`check_few`). One is only given up if that wins
+//! something: a group on it wants several replicas and has one elsewhere that can be copied. Else waiting for it costs nothing, and what a
+//! device that counts has comes back with it as it is.
+//!
+//! What is given up by itself is waited for still where that is all there is: bags, ranges that are to be freed, files whose writer is gone
+//! (`DeviceInfo::is_gone`). It counts again when it answers, nothing names it and nothing is on it that the metadata do not know (`TakeBack`).
+
+use super::claims::Claims;
+use super::comparing::compare;
+use super::job::{Job, LOOK_EVERY, said};
+use crate::device_handle::DeviceHandle;
+use crate::leading::Leading;
+use crate::log::Level;
+use crate::node::Node;
+use crate::settings::PLACE_UNSAID;
+use base::error::{ErrorKind, Result};
+use base::id::{BagId, DeviceId, NodeId, Owner};
+use base::limit::{FAILED_GIVEN_UP_AFTER, LIST_PAGE_MAX};
+use base::planted::Planted;
+use base::unit::Time;
+use meta::request::{DeviceInfo, NodeInfo};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::task::JoinSet;
+
+/// The longest between two looks.
+const LOOK_MOST: Duration = Duration::from_secs(10);
+
+/// How a device is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum How {
+    /// It serves.
+    Well,
+    /// Its node says that it failed: it gives what it has, and takes nothing.
+    Failed,
+    /// Its node does not have it.
+    Missing,
+    /// Its node was heard of then, or never since the leadership began.
+    Silent(Option<Time>),
+}
+
+/// A device as it is seen now.
+#[derive(Clone, Debug)]
+struct Seen {
+    device: DeviceId,
+    node: NodeId,
+    /// Site and rack; none: nobody said.
+    rack: Option<(String, String)>,
+    /// It was given up already.
+    lost: bool,
+    how: How,
+}
+
+/// Which devices have been away for how long.
+struct Waits {
+    began: Time,
+    /// How long a device has to be away.
+    after: Duration,
+    since: BTreeMap<DeviceId, Time>,
+}
+
+impl Waits {
+    fn note(&mut self, now: Time, seen: &[Seen]) {
+        let away = |device: &&Seen| device.how != How::Well;
+        let known: BTreeSet<DeviceId> = seen.iter().filter(away).map(|device| device.device).collect();
+        self.since.retain(|device, _| known.contains(device));
+        for Seen { device, how, .. } in seen.iter().filter(away) {
+            match how {
+                How::Silent(heard) => {
+                    let heard = heard.unwrap_or(self.began);
+                    let since = self.since.entry(*device).or_insert(heard);
+                    // It may have been back since the last look.
+                    *since = heard.max(*since);
+                }
+                How::Well | How::Failed | How::Missing => drop(self.since.entry(*device).or_insert(now)),
+            }
+        }
+    }
+
+    /// Those that have been away for long enough and count still, and when the next one will have been.
+    fn due<'a>(&self, now: Time, seen: &'a [Seen]) -> (Vec<&'a Seen>, Option<Time>) {
+        let (mut due, mut next) = (Vec::new(), None);
+        for device in seen.iter().filter(|device| !device.lost) {
+            let Some(since) = self.since.get(&device.device) else { continue };
+            let wait = if device.how == How::Failed { self.after.min(FAILED_GIVEN_UP_AFTER) } else { self.after };
+            let when = since.after(wait).max(self.began.after(self.after));
+            if when <= now {
+                due.push(device);
+            } else {
+                next = Some(next.map_or(when, |next: Time| next.min(when)));
+            }
+        }
+        (due, next)
+    }
+}
+
+/// Whether few enough are away for giving them up to be right: one third of all devices at the most, or those of one node, or of one rack if that is
+/// no more than half of them. Else why not. Those that were given up and are away still count as well: else the store would go in thirds.
+fn check_few(seen: &[Seen], name: impl Fn(NodeId) -> String) -> std::result::Result<(), String> {
+    let away: Vec<&Seen> = seen.iter().filter(|device| device.how != How::Well).collect();
+    let others = seen.len() - away.len();
+    let nodes: BTreeSet<NodeId> = away.iter().map(|device| device.node).collect();
+    let racks: BTreeSet<Option<&(String, String)>> = away.iter().map(|device| device.rack.as_ref()).collect();
+    let of_one_node = nodes.len() == 1 && others > 0;
+    let of_one_rack = racks.len() == 1 && !racks.contains(&None) && away.len() <= others;
+    if away.len() * 3 <= seen.len() || of_one_node || of_one_rack {
+        return Ok(());
+    }
+    let names: Vec<String> = nodes.into_iter().take(8).map(name).collect();
+    Err(format!(
+        "{} of {} devices are away, of nodes {}: more than a third of all, and not of one node or rack alone; none is given up by itself; bring them \
+         back, or say which are gone for good with `stormwell device lost`",
+        away.len(),
+        seen.len(),
+        names.join(", ")
+    ))
+}
+
+/// The job.
+struct GiveUp {
+    waits: Waits,
+    /// Whether something is won by giving one up, and until when that is believed.
+    wins: BTreeMap<DeviceId, (bool, Time)>,
+}
+
+/// Gives up what is away for long, until it is cut short. It sleeps until the next device has been away for long enough, or may have begun to be.
+pub async fn give_up_by_itself(node: Arc<Node>, leading: Arc<Leading>) {
+    let (after, mut began) = (node.repair_after, node.clock.now());
+    if node.planted == Some(Planted::GivenUpAfterATurn) {
+        began = Time::ZERO;
+    }
+    let mut job = GiveUp { waits: Waits { began, after, since: BTreeMap::new() }, wins: BTreeMap::new() };
+    let look = (after / 10).clamp(LOOK_EVERY, LOOK_MOST);
+    loop {
+        let next = match job.step(&node, &leading).await {
+            Ok(next) => next,
+            Err(error) => {
+                said(&node, "give_up", Err(error));
+                None
+            }
+        };
+        let until = next.map_or(look, |next| next.since(node.clock.now()).min(look));
+        // A clock that stands between two of its steps must not keep it awake.
+        tokio::time::sleep(until.max(Duration::from_millis(1))).await;
+    }
+}
+
+impl GiveUp {
+    /// Gives up what is due. When the next one is.
+    async fn step(&mut self, node: &Arc<Node>, leading: &Arc<Leading>) -> Result<Option<Time>> {
+        let infos = leading.devices().await?;
+        let mut seen: Vec<Seen> =
+            infos.iter().filter(|info| !info.is_gone()).map(|info| see(node, leading, info)).collect();
+        let now = node.clock.now();
+        self.waits.note(now, &seen);
+        leading.away.note(&self.waits.since);
+        self.wins.retain(|device, (_, until)| *until > now && self.waits.since.contains_key(device));
+        let (due, next) = self.waits.due(now, &seen);
+        let mut give_up = Vec::new();
+        for device in due.into_iter().map(|due| due.device) {
+            if self.wins(node, leading, device).await? {
+                give_up.push(device);
+            }
+        }
+        if give_up.is_empty() {
+            leading.away.withhold("");
+            return Ok(next);
+        }
+        let (_, nodes) = leading.nodes().await?;
+        let nodes: BTreeMap<NodeId, NodeInfo> = nodes.into_iter().map(|known| (known.info.node, known.info)).collect();
+        for device in &mut seen {
+            device.rack = nodes.get(&device.node).and_then(rack_of);
+        }
+        let name = |node: NodeId| nodes.get(&node).map_or_else(|| node.to_string(), |info| info.name.clone());
+        if let Err(why) = check_few(&seen, name) {
+            if leading.away.withhold(&why) {
+                node.log.say(Level::Error, "repair", &why, &[]);
+            }
+            return Ok(next);
+        }
+        leading.away.withhold("");
+        for device in give_up {
+            leading.metadata.ask(meta::Request::DeviceGivenUp { device }).await?;
+            let away = self.waits.since.get(&device).map_or(Duration::ZERO, |since| now.since(*since));
+            let text = format!(
+                "a device is given up, which has been away for {} s: what has other replicas gets new ones; what has none is there again when it \
+                 comes back; it counts again then, as an empty one",
+                away.as_secs()
+            );
+            node.log.say(Level::Warn, "repair", &text, &[("device", &device)]);
+        }
+        Ok(next)
+    }
+
+    /// Whether something is won by giving it up. Asked again after as long as it is waited for: little is closed there while it is away.
+    async fn wins(&mut self, node: &Node, leading: &Leading, device: DeviceId) -> Result<bool> {
+        if let Some((wins, _)) = self.wins.get(&device) {
+            return Ok(*wins);
+        }
+        let mut after = None;
+        let wins = loop {
+            let request = meta::Request::LacksWithout { device, after };
+            match leading.metadata.ask(request).await? {
+                meta::Reply::LacksWithout { any: false, resume: Some(last) } => after = Some(last),
+                meta::Reply::LacksWithout { any, .. } => break any,
+                other => unreachable!("what would lack replicas was asked for: {other:?}"),
+            }
+        };
+        self.wins.insert(device, (wins, node.clock.now().after(self.waits.after)));
+        Ok(wins)
+    }
+}
+
+/// A device as it is seen now, but for where it stands.
+fn see(node: &Node, leading: &Leading, info: &DeviceInfo) -> Seen {
+    let how = match leading.device_handle(node, info.device) {
+        Ok(handle) if handle.is_able() => How::Well,
+        Ok(handle) if handle.can_be_asked() => How::Failed,
+        Ok(DeviceHandle::Remote(far)) if !far.peer.is_reachable() => How::Silent(Some(far.peer.heard_at())),
+        Ok(_) => How::Missing,
+        // Its node, which may report, has said nothing of it.
+        Err(_) => How::Silent(None),
+    };
+    Seen { device: info.device, node: info.node, rack: None, lost: info.lost, how }
+}
+
+fn rack_of(info: &NodeInfo) -> Option<(String, String)> {
+    let is_said = !info.rack.is_empty() && info.rack != PLACE_UNSAID;
+    is_said.then(|| (info.site.clone(), info.rack.clone()))
+}
+
+/// Lets devices that were given up count again.
+#[derive(Default)]
+pub struct TakeBack {
+    under_way: Claims<DeviceId>,
+    returning: JoinSet<()>,
+}
+
+impl Job for TakeBack {
+    const NAME: &'static str = "take_back";
+
+    async fn step(&mut self, node: &Arc<Node>, leading: &Arc<Leading>) -> Result<bool> {
+        while self.returning.try_join_next().is_some() {}
+        let still = leading.jobs.still();
+        // One that is to be emptied leaves the store when it is.
+        let waits = |info: &DeviceInfo| info.lost && !info.draining && !still.contains(&info.device);
+        for info in leading.devices().await?.into_iter().filter(waits) {
+            let Some(handle) = leading.device_handle(node, info.device).ok().filter(DeviceHandle::is_able) else {
+                continue;
+            };
+            if is_named(leading, info.device).await? {
+                continue;
+            }
+            if let Some(claim) = self.under_way.try_claim(info.device) {
+                let (node, leading) = (node.clone(), leading.clone());
+                self.returning.spawn(async move {
+                    if let Some(taken) = leading.meanwhile(take_back(&node, &leading, &handle)).await {
+                        said(&node, TakeBack::NAME, taken);
+                    }
+                    drop(claim);
+                });
+            }
+        }
+        Ok(false)
+    }
+}
+
+/// Whether a group names the device, or may: not all were looked through.
+async fn is_named(leading: &Leading, device: DeviceId) -> Result<bool> {
+    let request = meta::Request::GroupsOn { device, after: None, limit: 1 };
+    match leading.metadata.ask(request).await? {
+        meta::Reply::GroupsOn { groups, .. } => Ok(!groups.is_empty()),
+        other => unreachable!("groups on a device were asked for: {other:?}"),
+    }
+}
+
+/// Deletes all that is on a device which nothing names, and lets it count again. So nothing that it had before is ever taken for a replica; a copy that
+/// somebody makes there meanwhile is claimed, and waited for.
+async fn take_back(node: &Node, leading: &Leading, handle: &DeviceHandle) -> Result<()> {
+    let left = compare(node, leading, handle).await?;
+    if left.claimed > 0 || left.newer > 0 {
+        return Ok(());
+    }
+    drop_bags_that_it_left(leading, handle).await?;
+    match leading.metadata.ask(meta::Request::DeviceBack { device: handle.id() }).await {
+        Ok(_) => {
+            let text = "a device that was given up is back, and counts again: it takes new data, as an empty one";
+            node.log.say(Level::Info, "repair", text, &[("device", &handle.id())]);
+            Ok(())
+        }
+        // What it had is being looked through, or it was named until just now.
+        Err(error) if matches!(error.kind(), ErrorKind::Busy | ErrorKind::NotFound) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// A device that a person gave up left its bags with what was there: those chunks were said to be lost, and must not be given to anybody should it
+/// become a member again.
+async fn drop_bags_that_it_left(leading: &Leading, handle: &DeviceHandle) -> Result<()> {
+    let (mut after, mut bags) = (None, BTreeSet::<BagId>::new());
+    loop {
+        let (chunks, more) = handle.inventory(after, LIST_PAGE_MAX).await?;
+        bags.extend(chunks.iter().filter_map(|(_, stat)| match stat.owner {
+            Owner::Bag(bag) => Some(bag),
+            Owner::Group(_) | Owner::Newer(_) => None,
+        }));
+        after = chunks.last().map(|(chunk, _)| *chunk);
+        if !more {
+            break;
+        }
+    }
+    for bag in bags {
+        let is_member = match leading.metadata.ask(meta::Request::BagOf { bag }).await {
+            Ok(meta::Reply::Bag(info)) => info.members.contains(&handle.id()),
+            Err(error) if error.kind() == ErrorKind::NotFound => false,
+            Ok(other) => unreachable!("a bag was asked for: {other:?}"),
+            Err(error) => return Err(error),
+        };
+        if !is_member {
+            handle.drop_bag(bag).await?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{How, Seen, Waits, check_few};
+    use base::id::{DeviceId, NodeId};
+    use base::limit::FAILED_GIVEN_UP_AFTER;
+    use base::unit::Time;
+    use std::collections::BTreeMap;
+    use std::time::Duration;
+
+    const AFTER: Duration = Duration::from_secs(600);
+
+    fn at(seconds: u64) -> Time {
+        Time::ZERO.after(Duration::from_secs(seconds))
+    }
+
+    fn seen(device: u128, node: u128, how: How) -> Seen {
+        Seen { device: DeviceId(device), node: NodeId(node), rack: None, lost: false, how }
+    }
+
+    fn due(waits: &Waits, now: u64, seen: &[Seen]) -> Vec<u128> {
+        waits.due(at(now), seen).0.into_iter().map(|device| device.device.0).collect()
+    }
+
+    /// A leader has heard of nobody when it begins: nothing is due before it has led for as long as a device has to be away, whatever was before.
+    #[test]
+    fn a_new_leader_begins_anew() {
+        let silent = [seen(1, 1, How::Silent(None)), seen(2, 2, How::Failed), seen(3, 3, How::Missing)];
+        let mut waits = Waits { began: at(10_000), after: AFTER, since: BTreeMap::new() };
+        for now in [10_000, 10_300, 10_599] {
+            waits.note(at(now), &silent);
+            assert_eq!(due(&waits, now, &silent), [], "at {now}");
+        }
+        assert_eq!(waits.due(at(10_599), &silent).1, Some(at(10_600)));
+        assert_eq!(due(&waits, 10_600, &silent), [1, 2, 3]);
+        // With the fault put in: it takes what it did not see for what it waited for.
+        let mut planted = Waits { began: Time::ZERO, after: AFTER, since: BTreeMap::new() };
+        planted.note(at(10_000), &silent);
+        assert_eq!(due(&planted, 10_000, &silent), [1]);
+    }
+
+    /// One that was back in between begins anew, also if nobody looked meanwhile; one that failed waits a minute; one that was given up is not again.
+    #[test]
+    fn away_without_a_break() {
+        let mut waits = Waits { began: at(0), after: AFTER, since: BTreeMap::new() };
+        let silent = |heard| [seen(1, 1, How::Silent(Some(at(heard))))];
+        waits.note(at(1000), &silent(990));
+        waits.note(at(1500), &silent(1495));
+        assert_eq!((due(&waits, 2094, &silent(1495)), waits.due(at(2094), &silent(1495)).1), (vec![], Some(at(2095))));
+        assert_eq!(due(&waits, 2095, &silent(1495)), [1]);
+        waits.note(at(2100), &[seen(1, 1, How::Well)]);
+        assert!(waits.since.is_empty());
+        let failed = [seen(1, 1, How::Failed), Seen { lost: true, ..seen(2, 1, How::Failed) }];
+        waits.note(at(3000), &failed);
+        let minute = 3000 + FAILED_GIVEN_UP_AFTER.as_secs();
+        assert_eq!((due(&waits, minute - 1, &failed), due(&waits, minute, &failed)), (vec![], vec![1]));
+        waits.after = Duration::from_secs(30);
+        assert_eq!(due(&waits, 3030, &failed), [1], "no longer than others");
+    }
+
+    /// As many as one third of all devices, or those of one node, or of one rack where racks are named, and never more.
+    #[test]
+    fn few_at_once() {
+        let store = |away: &[bool], racks: &[&str], of_each: usize| {
+            let nodes = away.iter().enumerate().flat_map(|(number, away)| {
+                let how = if *away { How::Silent(None) } else { How::Well };
+                let rack = racks.get(number).map(|rack| (String::new(), rack.to_string()));
+                (0..of_each).map(move |device| Seen {
+                    rack: rack.clone(),
+                    ..seen((number * of_each + device) as u128, number as u128, how)
+                })
+            });
+            check_few(&nodes.collect::<Vec<_>>(), |node| format!("n{}", node.0)).is_ok()
+        };
+        for of_each in [1, 4] {
+            assert!(store(&[true, false, false], &[], of_each), "one node of three");
+            assert!(!store(&[true, true, false], &[], of_each), "two of three");
+            assert!(store(&[true, false], &[], of_each) && !store(&[true, true], &[], of_each));
+            assert!(store(&[true, true, false, false, false, false], &[], of_each));
+            assert!(!store(&[true, true, true, false, false, false, false, false], &[], of_each));
+            let racks = ["a", "a", "a", "b", "b", "b"];
+            assert!(store(&[true, true, true, false, false, false], &racks, of_each), "a rack of two");
+            assert!(!store(&[true, false, true, true, false, false], &racks, of_each), "of both racks");
+            assert!(!store(&[true, true, true, false], &["a", "a", "a", "a"], of_each), "the one rack there is");
+        }
+        let half = [seen(1, 1, How::Failed), seen(2, 1, How::Well)];
+        assert!(check_few(&half, |_| String::new()).is_ok(), "one of two disks of the only node");
+        let given_up = [
+            Seen { lost: true, ..seen(1, 1, How::Silent(None)) },
+            seen(2, 2, How::Silent(None)),
+            seen(3, 3, How::Well),
+        ];
+        let why = check_few(&given_up, |node| format!("n{}", node.0)).expect_err("the store would go node by node");
+        assert!(why.starts_with("2 of 3 devices are away, of nodes n1, n2"), "{why}");
+    }
+}
