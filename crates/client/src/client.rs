@@ -13,6 +13,7 @@ use base::limit::{FILE_CHUNK, RECORD_PAYLOAD_MAX, SESSION_LEASE, SMALL_PAYLOAD_M
 use base::net::Net;
 use base::planted::Planted;
 use base::unit::MIB;
+use base::watched::{Stop, Stopped};
 use bytes::Bytes;
 use net::message::cluster::{View, ViewAnswer};
 use net::message::file::{self, Answered, Asked, Looked};
@@ -21,7 +22,6 @@ use net::{Asker, CallNumbers, Credentials, Link, LinkSettings, Payload, Sent};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
-use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 /// How to reach the store.
@@ -130,7 +130,7 @@ pub(crate) struct Session {
     /// Bytes that ranges being read may have asked for beyond their first pieces.
     pub(crate) ahead: AtomicU64,
     renewal: JoinHandle<()>,
-    over: watch::Receiver<bool>,
+    over: Stopped,
     /// The number of the next request that is begun for somebody else.
     next_request: AtomicU64,
 }
@@ -211,7 +211,7 @@ impl Client {
         let Surroundings { clock, random, pool, session: name } = surroundings;
         let streams = Streams::new(name.mark());
         let routes = Arc::new(routes);
-        let (say_over, over) = watch::channel(false);
+        let (say_over, over) = Stop::new();
         let renewal = tokio::spawn(renew(routes.clone(), renewal, say_over));
         let (next_lane, ahead) = (AtomicUsize::new(0), AtomicU64::new(0));
         let compressor = Compressor::new(pool.clone());
@@ -245,7 +245,7 @@ impl Client {
     /// more, and only a new client can write.
     pub async fn session_over(&self) {
         // Nobody renews it any more: then it is over, too.
-        let _ = self.session.over.clone().wait_for(|over| *over).await;
+        self.session.over.until().await;
     }
 
     /// Who is in the cluster, as the node that keeps the metadata says now.
@@ -520,7 +520,7 @@ fn no_keeper(address: &str, keeper: NodeId) -> Error {
 
 /// Renews the session until it is aborted or over, and asks who is there. A failure is not reported here: the calls that suffer
 /// from it say so.
-async fn renew(routes: Arc<Routes>, renewal: session::Renew, say_over: watch::Sender<bool>) {
+async fn renew(routes: Arc<Routes>, renewal: session::Renew, say_over: Stop) {
     let mut pause = SESSION_LEASE / 3;
     loop {
         tokio::time::sleep(pause).await;
@@ -531,7 +531,7 @@ async fn renew(routes: Arc<Routes>, renewal: session::Renew, say_over: watch::Se
             }
             // It was not heard of for too long and is over for good: what it left behind must not be taken for somebody else's.
             Err(error) if error.kind() == ErrorKind::Stale => {
-                say_over.send_replace(true);
+                say_over.stop();
                 return;
             }
             // Silence has cost a third of the lease already.

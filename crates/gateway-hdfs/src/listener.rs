@@ -9,11 +9,11 @@ use base::fault::contained;
 use base::limit::{CALL_SILENCE_MAX, HELLO_WAIT_MAX};
 use base::net::{Listener, Stream};
 use base::places::{Places, Taken};
+use base::watched::Stopped;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
@@ -34,13 +34,12 @@ const FOR_PEOPLE: &str = "HTTP/1.1 404 Not Found\r\nContent-Type: text/plain; ch
     This is the HDFS port of Stormwell. It speaks Hadoop RPC and Hadoop's data transfer protocol, not HTTP.\n\
     Set fs.defaultFS to hdfs:// and this host and port in core-site.xml, then use `hdfs dfs`.\n";
 
-/// Takes connections, `most` at once, until `shutdown` becomes true (or its sender is dropped); then lets what is under way end, for
+/// Takes connections, `most` at once, until `shutdown` comes (its `Stop` says so, or is dropped); then lets what is under way end, for
 /// `CALL_SILENCE_MAX` at most, and returns.
-pub async fn run(gateway: Arc<Gateway>, mut listener: Box<dyn Listener>, most: usize, shutdown: watch::Receiver<bool>) {
+pub async fn run(gateway: Arc<Gateway>, mut listener: Box<dyn Listener>, most: usize, shutdown: Stopped) {
     let places = Places::new(most);
     let mut connections = JoinSet::new();
-    let mut stopping = shutdown.clone();
-    let mut stop = Box::pin(async move { drop(stopping.wait_for(|stop| *stop).await) });
+    let mut stop = Box::pin(shutdown.until());
     loop {
         tokio::select! {
             biased;
@@ -77,12 +76,7 @@ pub async fn run(gateway: Arc<Gateway>, mut listener: Box<dyn Listener>, most: u
 }
 
 /// One connection from its first byte to its last.
-async fn converse(
-    gateway: Arc<Gateway>,
-    mut stream: Box<dyn Stream>,
-    ticket: Ticket,
-    mut shutdown: watch::Receiver<bool>,
-) {
+async fn converse(gateway: Arc<Gateway>, mut stream: Box<dyn Stream>, ticket: Ticket, shutdown: Stopped) {
     let accepted = gateway.clock.now();
     let begun = tokio::select! {
         biased;
@@ -97,7 +91,7 @@ async fn converse(
             let data = Box::pin(transfer::converse(gateway, stream, ticket, begun));
             tokio::select! {
                 biased;
-                _ = shutdown.wait_for(|stop| *stop) => (),
+                () = shutdown.until() => (),
                 () = data => (),
             }
         }

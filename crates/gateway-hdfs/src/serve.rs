@@ -4,20 +4,17 @@ use crate::gateway::{Gateway, Settings};
 use crate::{files, listener};
 use base::limit::HDFS_SUMS_MAX;
 use base::net::{Boxed, Listener};
+use base::watched::Stopped;
 use std::sync::Arc;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::Semaphore;
 
 impl Gateway {
-    /// Takes connections from `listener` until `shutdown` becomes true; then ends open files as they are and returns.
-    pub fn serve(
-        settings: Settings,
-        listener: Box<dyn Listener>,
-        shutdown: watch::Receiver<bool>,
-    ) -> Boxed<'static, ()> {
+    /// Takes connections from `listener` until `shutdown` comes; then ends open files as they are and returns.
+    pub fn serve(settings: Settings, listener: Box<dyn Listener>, shutdown: Stopped) -> Boxed<'static, ()> {
         Box::pin(Gateway::run(settings, listener, shutdown))
     }
 
-    async fn run(settings: Settings, listener: Box<dyn Listener>, shutdown: watch::Receiver<bool>) {
+    async fn run(settings: Settings, listener: Box<dyn Listener>, shutdown: Stopped) {
         let Settings { client, clock, random, superuser, groups_of, on_trouble, on_request, .. } = settings;
         let Settings { min_block_size, connections, planted, .. } = settings;
         let address = listener.address();

@@ -20,6 +20,7 @@ use base::id::NodeId;
 use base::net::{Listener, Stream};
 use base::places::Places;
 use base::request::Noting;
+use base::watched::Stopped;
 pub use parked::AnswerMemory;
 use serving::Serving;
 use std::pin::Pin;
@@ -28,7 +29,7 @@ use std::sync::atomic::Ordering;
 use std::task::{Context, Waker};
 use std::time::Duration;
 use tokio::io::AsyncWrite;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 /// What a server needs to know.
@@ -84,19 +85,19 @@ pub struct Server;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 impl Server {
-    /// Takes connections from `listener` and hands their calls to `service`, until `shutdown` becomes true (or its sender is
+    /// Takes connections from `listener` and hands their calls to `service`, until `shutdown` comes (its `Stop` says so, or is
     /// dropped); then answers what is being worked on, for `silence_max` at most, and returns. Dropping the future cuts all
     /// connections at once.
     pub async fn serve(
         mut listener: Box<dyn Listener>,
         service: Arc<dyn Service>,
         settings: ServerSettings,
-        shutdown: watch::Receiver<bool>,
+        shutdown: Stopped,
     ) {
         let settings = Arc::new(settings);
         let turns = Arc::new(Semaphore::new(1));
         let mut connections = JoinSet::new();
-        let mut stop = Box::pin(stopped(shutdown.clone()));
+        let mut stop = Box::pin(shutdown.until());
         loop {
             tokio::select! {
                 biased;
@@ -131,11 +132,6 @@ impl Server {
         let finish = async { while connections.join_next().await.is_some() {} };
         drop(tokio::time::timeout(settings.silence_max, finish).await);
     }
-}
-
-/// Ready once `shutdown` is true or nobody is left to say so.
-async fn stopped(mut shutdown: watch::Receiver<bool>) {
-    drop(shutdown.wait_for(|stop| *stop).await);
 }
 
 /// Says why a connection is not taken, as far as that can be done without waiting for anything.

@@ -7,6 +7,7 @@ use crate::node::Node;
 use base::fault::contained;
 use base::net::{Listener, Stream};
 use base::places::{Place, Places};
+use base::watched::Stopped;
 use bytes::Bytes;
 use hyper::body::{Body, Frame, Incoming};
 use hyper::header::{ACCEPT, CONTENT_TYPE};
@@ -20,7 +21,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 /// A request is whole after this long.
@@ -39,17 +39,12 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 ///
 /// A quarter of `places` may be without a whole request; the oldest of those goes when another comes, so that whoever asks is heard,
 /// however many others only connect.
-pub async fn run(
-    mut listener: Box<dyn Listener>,
-    node: Arc<Node>,
-    places: Arc<Places>,
-    mut stopped: watch::Receiver<bool>,
-) {
+pub async fn run(mut listener: Box<dyn Listener>, node: Arc<Node>, places: Arc<Places>, stopped: Stopped) {
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
             biased;
-            _ = stopped.changed() => return,
+            () = stopped.until() => return,
             Some(ended) = connections.join_next() => {
                 if ended.is_err_and(|error| error.is_panic()) {
                     node.troubles.tell("console", "a connection ended by a fault in Stormwell (its task panicked); others go on", &[]);

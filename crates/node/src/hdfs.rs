@@ -12,6 +12,7 @@ use base::limit::CALL_SILENCE_MAX;
 use base::net::{Listener, Net};
 use base::permission::{Denied, SUPERUSERS_GROUP};
 use base::request::Noting;
+use base::watched::{Stop, Stopped};
 use client::{Client, LocalNode};
 use gateway_hdfs::Gateway;
 use meta::Caller;
@@ -19,7 +20,6 @@ use meta::request::User;
 use net::{Credentials, Link};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::watch;
 
 /// Starts of the node before this one whose sessions are ended: a few may have failed before theirs began.
 const STARTS_BEFORE: u64 = 8;
@@ -73,7 +73,7 @@ fn session_of(node: NodeId, incarnation: u64) -> SessionId {
 impl Hdfs {
     /// Serves Hadoop's clients from `listener` until `stopped` becomes true. What an earlier start left open is closed as it is, at
     /// the latest when its session is over.
-    pub async fn start(given: Given, listener: Box<dyn Listener>, stopped: watch::Receiver<bool>) -> Result<Hdfs> {
+    pub async fn start(given: Given, listener: Box<dyn Listener>, stopped: Stopped) -> Result<Hdfs> {
         let node = given.node.clone();
         if !given.keepers.is_empty() {
             let task = tokio::spawn(serve_as_member(given, listener, stopped));
@@ -108,7 +108,7 @@ impl Hdfs {
 
 /// Serves under one session after another until `stopped` becomes true. While the node that keeps the metadata cannot be reached,
 /// connections wait.
-async fn serve_as_member(given: Given, listener: Box<dyn Listener>, mut stopped: watch::Receiver<bool>) {
+async fn serve_as_member(given: Given, listener: Box<dyn Listener>, stopped: Stopped) {
     let (address, mut listener) = (listener.address(), Some(listener));
     let mut is_told = false;
     loop {
@@ -126,25 +126,25 @@ async fn serve_as_member(given: Given, listener: Box<dyn Listener>, mut stopped:
         };
         let begun = tokio::select! {
             biased;
-            () = stop(&mut stopped) => return,
+            () = stopped.until() => return,
             begun = begun => begun,
         };
         let Ok((client, listening)) = begun else {
             // That the node waits for its cluster, and why, is in its log.
             tokio::select! {
                 biased;
-                () = stop(&mut stopped) => return,
+                () = stopped.until() => return,
                 () = tokio::time::sleep(AGAIN_PAUSE) => continue,
             }
         };
-        let (end, ending) = watch::channel(false);
+        let (end, ending) = Stop::new();
         let serving = tokio::spawn(Gateway::serve(given.settings(client.clone()), listening, ending));
         let over = tokio::select! {
             biased;
-            () = stop(&mut stopped) => false,
+            () = stopped.until() => false,
             () = client.session_over() => true,
         };
-        end.send_replace(true);
+        end.stop();
         // A panic was said on stderr.
         let _ = serving.await;
         if !over {
@@ -171,11 +171,6 @@ fn no_superuser(error: &Error) -> Option<String> {
          its clients, and whatever they ask is refused; run this node as the user who runs that one, or take {user} into the group \
          {SUPERUSERS_GROUP} on this machine, and start it again"
     ))
-}
-
-async fn stop(stopped: &mut watch::Receiver<bool>) {
-    // Nobody who could say so is left: then it has stopped, too.
-    let _ = stopped.wait_for(|stopped| *stopped).await;
 }
 
 impl Given {

@@ -14,10 +14,10 @@ use crate::node::{Keeper, Node};
 use crate::peers::Peers;
 use base::error::{Error, ErrorKind, Result};
 use base::id::{DeviceId, NodeId};
-use base::watched::Watched;
+use base::watched::{Stopped, Watched};
 use net::{Asker, LinkSettings};
 use std::sync::{Arc, Mutex, PoisonError};
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
 /// A leadership. Jobs, and calls that take steps, are given theirs when they begin, and look for no other one while they run: what is claimed in a
@@ -117,9 +117,8 @@ impl Leading {
     }
 
     /// Ends the jobs when the node stops.
-    pub async fn until(self: Arc<Self>, mut stopped: watch::Receiver<bool>) {
-        // Its sender goes with the node.
-        drop(stopped.wait_for(|stopped| *stopped).await);
+    pub async fn until(self: Arc<Self>, stopped: Stopped) {
+        stopped.until().await;
         self.end_jobs().await;
     }
 

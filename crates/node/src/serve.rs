@@ -30,6 +30,7 @@ use base::net::{Boxed, Listener, Net};
 use base::policy::Class;
 use base::request::Noting;
 use base::unit::{WallTime, show_bytes};
+use base::watched::Stop;
 use meta::request::{DeviceInfo, NodeInfo};
 use net::{Asker, Budget, CallNumbers, LinkSettings, Server, ServerSettings};
 use os::disk::Backend;
@@ -37,7 +38,6 @@ use role::{Forms, Home, Means, formation_of, open_home, role_of};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
-use tokio::sync::watch;
 
 /// A node that serves.
 pub struct Running {
@@ -268,7 +268,7 @@ struct Listeners {
 
 /// What a node does at once, until it is told to stop.
 struct Tasks {
-    shutdown: watch::Sender<bool>,
+    shutdown: Stop,
     server: tokio::task::JoinHandle<()>,
     /// Housekeeping, or reporting to the node that does it.
     by_itself: tokio::task::JoinHandle<()>,
@@ -284,7 +284,7 @@ async fn begin(
     (net, itself, said): (Arc<dyn Net>, NodeInfo, &Settings),
     forms: Option<Forms>,
 ) -> Result<Tasks> {
-    let (shutdown, stopped) = watch::channel(false);
+    let (shutdown, stopped) = Stop::new();
     let ServerSettings { incarnation, pool, random, credentials, .. } = settings.clone();
     let by_itself: Boxed<'static, ()> = match &node.role {
         Role::Keeper(keeper) => {
@@ -480,7 +480,7 @@ impl Running {
         }
         // Both tasks end by themselves on this; a receiver that is gone already has ended.
         let Tasks { shutdown, server, by_itself, console, hdfs } = self.tasks;
-        let _ = shutdown.send(true);
+        shutdown.stop();
         if let Some(hdfs) = hdfs {
             hdfs.end().await;
         }

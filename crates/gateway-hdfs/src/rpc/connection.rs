@@ -27,6 +27,7 @@ use base::permission::SUPERUSERS_GROUP;
 use base::places::Taken;
 use base::request::{Notable, is_slow, within};
 use base::unit::Time;
+use base::watched::Stopped;
 use bytes::Bytes;
 use client::User;
 use prost::Message;
@@ -37,7 +38,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, ReadBuf};
-use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Sleep, sleep};
 
 /// Bytes that one read takes. They lie on the stack, so that a connection without calls holds no memory for them.
@@ -141,15 +142,14 @@ enum Wait {
 }
 
 impl Connection {
-    /// A connection that was taken at `accepted`, whose first bytes, `begun`, were read already. It ends when `stop` becomes true.
+    /// A connection that was taken at `accepted`, whose first bytes, `begun`, were read already. It ends when `stop` comes.
     pub fn new(
         gateway: Arc<Gateway>,
         stream: Box<dyn Stream>,
         (accepted, place): (Time, Ticket),
         begun: Vec<u8>,
-        mut stop: watch::Receiver<bool>,
+        stop: Stopped,
     ) -> Connection {
-        let stopped = async move { drop(stop.wait_for(|stop| *stop).await) };
         Connection {
             heard: gateway.clock.now(),
             gateway,
@@ -166,7 +166,7 @@ impl Connection {
             large: None,
             small: None,
             wait: None,
-            stop: Box::pin(stopped),
+            stop: Box::pin(stop.until()),
             ended: false,
             ending: false,
             deaf: false,

@@ -6,9 +6,9 @@ use crate::refusal::Refusal;
 use base::env::Clock;
 use base::limit::{HDFS_RETRIES_BYTES_MAX, HDFS_RETRIES_MAX, HDFS_RETRY_WINDOW};
 use base::unit::Time;
+use base::watched::Watched;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use tokio::sync::watch;
 
 /// A client's name and its call's number.
 type Name = ([u8; 16], i32);
@@ -28,9 +28,16 @@ struct Kept {
 
 enum State {
     /// It is being done; those who wait hear when it is not any more, and why it was refused if it was.
-    Doing(watch::Receiver<Option<Refusal>>),
+    Doing(Watched<Over>),
     /// It was done.
     Done(Arc<[u8]>),
+}
+
+/// How it is with a call that somebody does.
+#[derive(Default)]
+struct Over {
+    is_over: bool,
+    refusal: Option<Refusal>,
 }
 
 /// What is known of a call that begins.
@@ -47,7 +54,7 @@ pub enum Known {
 pub struct Turn {
     kept: Arc<Mutex<Kept>>,
     name: Name,
-    over: watch::Sender<Option<Refusal>>,
+    over: Watched<Over>,
 }
 
 fn lock(kept: &Mutex<Kept>) -> MutexGuard<'_, Kept> {
@@ -62,19 +69,18 @@ impl RetryCache {
             return None;
         }
         loop {
-            let mut doing = match lock(&self.0).calls.get(&name) {
+            let doing = match lock(&self.0).calls.get(&name) {
                 Some(State::Done(answer)) => return Some(Known::Done(answer.clone())),
                 Some(State::Doing(over)) => Some(over.clone()),
                 None => None,
             };
-            match &mut doing {
+            match doing {
                 Some(over) => {
-                    // It ends when the turn is dropped.
-                    let ended = caller.share.stand(async { while over.changed().await.is_ok() {} }).await;
+                    let ended = caller.share.stand(over.until(|over| over.is_over)).await;
                     if let Err(refusal) = ended {
                         return Some(Known::Refused(refusal));
                     }
-                    if let Some(refusal) = over.borrow().clone() {
+                    if let Some(refusal) = over.look(|over| over.refusal.clone()) {
                         return Some(Known::Refused(refusal));
                     }
                 }
@@ -89,13 +95,13 @@ impl RetryCache {
 
     /// `None`: somebody else was faster.
     fn take_turn(&self, name: Name) -> Option<Turn> {
-        let (sender, over) = watch::channel(None);
+        let over: Watched<Over> = Watched::default();
         let mut kept = lock(&self.0);
         if kept.calls.contains_key(&name) {
             return None;
         }
-        kept.calls.insert(name, State::Doing(over));
-        Some(Turn { kept: self.0.clone(), name, over: sender })
+        kept.calls.insert(name, State::Doing(over.clone()));
+        Some(Turn { kept: self.0.clone(), name, over })
     }
 }
 
@@ -103,7 +109,7 @@ impl Turn {
     /// It was refused. That is not kept, for a client that asks again means it; but those who asked the same meanwhile are told, instead
     /// of being refused one after another.
     pub fn refused(self, refusal: &Refusal) {
-        self.over.send_replace(Some(refusal.clone()));
+        self.over.change(|over| over.refusal = Some(refusal.clone()));
     }
 
     /// It was done.
@@ -129,6 +135,8 @@ impl Drop for Turn {
         if matches!(kept.calls.get(&self.name), Some(State::Doing(_))) {
             kept.calls.remove(&self.name);
         }
+        drop(kept);
+        self.over.change(|over| over.is_over = true);
     }
 }
 

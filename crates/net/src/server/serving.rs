@@ -1,9 +1,9 @@
 //! The serving side of one connection: greets, grants credit, hands calls to the service.
 
+use super::ServerSettings;
 use super::greeting::{Answer, Greeting, Known};
 use super::parked::{Parked, Question};
 use super::wishes::{Acquiring, Credit, acquiring};
-use super::{ServerSettings, stopped};
 use crate::call::{Body, Call, Holding, Notes, Outlet, Responder, Room, Service, bounded_failure, encode};
 use crate::connection::{Moments, Role};
 use crate::credit::{Budget, Piece};
@@ -23,6 +23,7 @@ use base::limit::{
 use base::places::{Place, Taken};
 use base::protobuf::{Bounds, check};
 use base::unit::Time;
+use base::watched::Stopped;
 use bytes::Bytes;
 use prost::Message;
 use std::future::Future;
@@ -31,7 +32,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use std::time::Duration;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// How often deadlines are looked at.
 const TICK: Duration = Duration::from_secs(1);
@@ -90,7 +91,7 @@ impl Serving {
         service: Arc<dyn Service>,
         settings: Arc<ServerSettings>,
         turns: DecodeTurns,
-        shutdown: watch::Receiver<bool>,
+        shutdown: Stopped,
         (place, peer): (Place, String),
     ) -> Serving {
         let (outgoing, all) = (settings.outgoing.clone(), settings.answers.all.clone());
@@ -103,7 +104,7 @@ impl Serving {
             begun: settings.clock.now(),
             settings,
             turns,
-            stop: Box::pin(stopped(shutdown)),
+            stop: Box::pin(shutdown.until()),
             stopping: false,
             greeting: Greeting::default(),
             place,

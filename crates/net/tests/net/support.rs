@@ -6,6 +6,7 @@ use base::error::{Error, ErrorKind, Result};
 use base::id::{NodeId, SessionId};
 use base::net::{Boxed, Listener, Net, Stream};
 use base::unit::{Time, WallTime};
+use base::watched::Stop;
 use net::{
     AnswerMemory, Asker, Budget, Call, Credentials, Link, LinkSettings, NetStats, Payload, Server, ServerSettings,
     Service,
@@ -18,7 +19,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf, duplex};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
@@ -256,7 +257,7 @@ pub struct Serving {
     /// Its memory for large answers.
     pub answers: AnswerMemory,
     /// Ends it in order when true is sent.
-    pub shutdown: watch::Sender<bool>,
+    pub shutdown: Stop,
     /// Its task. Aborting it is a kill.
     pub task: JoinHandle<()>,
 }
@@ -313,7 +314,7 @@ pub async fn serve_as(
         on_request: Arc::new(|_| ()),
     };
     change(&mut settings);
-    let (shutdown, stop) = watch::channel(false);
+    let (shutdown, stop) = Stop::new();
     let task = tokio::spawn(Server::serve(listener, service, settings, stop));
     Serving { address, troubles, stats, budget, calls, answers, shutdown, task }
 }

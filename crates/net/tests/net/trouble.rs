@@ -158,7 +158,7 @@ async fn shutdown_answers_first() {
     let link = link(net, "a").await;
     let call = tokio::spawn(async move { link.call(&push(5), payload(1, 1 << 20)).await });
     tokio::time::sleep(Duration::from_secs(1)).await;
-    server.shutdown.send(true).unwrap();
+    server.shutdown.stop();
     server.task.await.unwrap();
     assert_eq!(call.await.unwrap().unwrap().0.waiting, 5);
 }

@@ -8,30 +8,24 @@ use crate::node::{Node, Role};
 use base::id::NodeId;
 use base::limit::REPORT_EVERY;
 use base::net::Net;
+use base::watched::Stopped;
 use net::LinkSettings;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use tokio::sync::watch;
 
 /// A disk of the metadata that cannot be opened at all is tried again after a second, then two, four, and so on up to this.
 const AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 
 /// Keeps the metadata together with others until the node stops: makes the store with them, or finds that it was made, opens it, and leads whenever
 /// its turn comes.
-pub async fn run(
-    node: Arc<Node>,
-    (network, links): (Arc<dyn Net>, LinkSettings),
-    open: Open,
-    mut stopped: watch::Receiver<bool>,
-) {
+pub async fn run(node: Arc<Node>, (network, links): (Arc<dyn Net>, LinkSettings), open: Open, stopped: Stopped) {
     let Role::Several(several) = &node.role else { return };
     let Some(formation) = &several.formation else { return };
     let others = Arc::new(Links::new(network, links));
     let formed = formation.run(others.clone(), node.clock.as_ref(), &node.troubles);
     let outcome = tokio::select! {
         biased;
-        // Its sender goes with the node.
-        _ = stopped.wait_for(|stopped| *stopped) => return,
+        () = stopped.until() => return,
         outcome = formed => outcome,
     };
     let (seating, own) = match outcome {
@@ -54,7 +48,7 @@ pub async fn run(
     };
     let Opened { keeper, lanes, engines, note } = tokio::select! {
         biased;
-        _ = stopped.wait_for(|stopped| *stopped) => return,
+        () = stopped.until() => return,
         opened = opened => opened,
     };
     note.iter().for_each(|note| node.log.say(Level::Info, "metadata", note, &[]));
@@ -79,7 +73,7 @@ pub async fn run(
 }
 
 /// Leads whenever the store does, until the node stops.
-async fn lead(node: &Arc<Node>, several: &Several, mut stopped: watch::Receiver<bool>) {
+async fn lead(node: &Arc<Node>, several: &Several, stopped: Stopped) {
     let Some(Keeping { keeper, lanes, .. }) = several.keeping() else { return };
     let (parts, mut term) = (keeper.metadata.parts(), None);
     loop {
@@ -95,8 +89,7 @@ async fn lead(node: &Arc<Node>, several: &Several, mut stopped: watch::Receiver<
         }
         tokio::select! {
             biased;
-            // Its sender goes with the node.
-            _ = stopped.wait_for(|stopped| *stopped) => break,
+            () = stopped.until() => break,
             () = parts.until(move |now| *now != part) => (),
             () = tokio::time::sleep(REPORT_EVERY) => (),
         }

@@ -15,6 +15,7 @@ use base::error::{Error, ErrorKind, Result};
 use base::id::{ClusterId, NodeId, SessionId};
 use base::net::{Listener, Net};
 use base::unit::{MIB, WallTime};
+use base::watched::Stop;
 use bytes::Bytes;
 use meta::path::Path;
 use meta::request::{NewInode, User};
@@ -25,7 +26,6 @@ use os::disk::Backend;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 use wires::Wires;
 
@@ -134,14 +134,14 @@ pub(super) fn serve(listener: Box<dyn Listener>, number: u64, service: Arc<dyn S
         on_request: Arc::new(|_| ()),
     };
     let stats = settings.stats.clone();
-    let (stop, stopped) = watch::channel(false);
+    let (stop, stopped) = Stop::new();
     Serves { stats, task: tokio::spawn(Server::serve(listener, service, settings, stopped)), _stop: stop }
 }
 
 pub(super) struct Serves {
     pub(super) stats: Arc<net::NetStats>,
     task: JoinHandle<()>,
-    _stop: watch::Sender<bool>,
+    _stop: Stop,
 }
 
 impl Drop for Serves {

@@ -8,16 +8,16 @@ use crate::node::{Node, Role};
 use base::error::{ErrorKind, Result};
 use base::id::DeviceId;
 use base::limit::{REPORT_EVERY, SESSIONS_ASKED_MAX};
+use base::watched::Stopped;
 use net::message::cluster as wire;
 use std::sync::Arc;
-use tokio::sync::watch;
 
 /// Reports until the node stops.
-pub async fn run(node: Arc<Node>, membership: Arc<Membership>, itself: wire::Node, mut stopped: watch::Receiver<bool>) {
-    while !*stopped.borrow() {
+pub async fn run(node: Arc<Node>, membership: Arc<Membership>, itself: wire::Node, stopped: Stopped) {
+    while !stopped.is_over() {
         let reported = tokio::select! {
             biased;
-            _ = stopped.changed() => return,
+            () = stopped.until() => return,
             reported = report(&node, &membership, &itself) => reported,
         };
         let again = matches!(reported, Ok(true));
@@ -27,7 +27,7 @@ pub async fn run(node: Arc<Node>, membership: Arc<Membership>, itself: wire::Nod
         }
         tokio::select! {
             biased;
-            _ = stopped.changed() => return,
+            () = stopped.until() => return,
             () = membership.due.notified() => (),
             () = tokio::time::sleep(REPORT_EVERY) => (),
         }

@@ -8,6 +8,7 @@ use crate::hdfs_user::{CLIENT_PROTOCOL, User, content};
 use crate::hdfs_write::{BLOCK_SIZE, Open, PACKET, Writer, ask, with_length};
 use base::limit::{CONNECTIONS_MAX, HDFS_LARGE_CALL, HDFS_OPEN_FILES_EACH, HDFS_WRITE_MEMORY_MAX, HOLDERS_UNTOLD_MAX};
 use base::net::Net;
+use base::watched::Stop;
 use gateway_hdfs::message::files::{BlockAnswer, CREATE, Create, GetAdditionalDatanode, Nothing, RenewLease};
 use gateway_hdfs::message::hdfs::{DatanodeInfo, ExtendedBlock};
 use gateway_hdfs::message::names::{EmptyAnswer, MkdirsRequest, PathRequest, SetPermissionRequest, StatusAnswer};
@@ -20,7 +21,6 @@ use prost::Message;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::sync::watch;
 use tokio::time::timeout;
 
 /// A call with a path of 5,000 bytes, which is more than there may be: it needs more than a connection's own memory, and is refused for it.
@@ -262,7 +262,7 @@ async fn few_servers_are_named() {
 }
 
 /// A second gateway of the node, in this process, which looks groups up as the test says and panics for one user.
-async fn gateway(fixture: &Fixture, leads: Arc<AtomicBool>, connections: usize) -> (String, watch::Sender<bool>) {
+async fn gateway(fixture: &Fixture, leads: Arc<AtomicBool>, connections: usize) -> (String, Stop) {
     let listener = os::net::TcpNet.listen("127.0.0.1:0").await.expect("it listens");
     let address = listener.address();
     let groups_of = move |user: &str| match user {
@@ -283,7 +283,7 @@ async fn gateway(fixture: &Fixture, leads: Arc<AtomicBool>, connections: usize) 
         connections,
         planted: None,
     };
-    let (stop, stopped) = watch::channel(false);
+    let (stop, stopped) = Stop::new();
     tokio::spawn(gateway_hdfs::Gateway::serve(settings, listener, stopped));
     (address, stop)
 }

@@ -7,6 +7,7 @@ use base::env::Random;
 use base::error::{Error, ErrorKind, Result};
 use base::id::NodeId;
 use base::net::Net;
+use base::watched::Stop;
 use client::{Client, Settings};
 use net::message::cluster::{Member, Node, ViewAnswer};
 use net::message::{Ask, Id, bag, chunk, cluster};
@@ -15,7 +16,6 @@ use sim::net::{Gone, SimNet};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use tokio::sync::watch;
 
 /// The node that keeps the metadata.
 pub const KEEPER: u128 = 1;
@@ -68,7 +68,7 @@ impl Nodes {
             on_trouble: Arc::new(|_| ()),
             on_request: Arc::new(|_| ()),
         };
-        let (stop, stopped) = watch::channel(false);
+        let (stop, stopped) = Stop::new();
         let service = Arc::new(FakeService { fake: self.fake.clone(), node: Some(NodeId(node)) });
         tokio::spawn(async move {
             let _until_the_test_ends = stop;

@@ -8,13 +8,13 @@ use base::buffer::Pool;
 use base::error::{Error, ErrorKind};
 use base::id::SessionId;
 use base::net::Net;
+use base::watched::Stop;
 use meta::KeeperId;
 use net::message::keeper as wire;
 use net::{Ask, Asker, Budget, Call, CallNumbers, Credentials, LinkSettings, Payload, Server, ServerSettings, Service};
 use os::disk::Backend;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::watch;
 
 struct Answers(Arc<Formation>);
 
@@ -44,7 +44,7 @@ async fn three_servers() {
     }
     let keepers: Vec<String> = listeners.iter().map(|listener| listener.address()).collect();
     let (clock, random) = (Arc::new(os::clock::SystemClock::new()), Arc::new(os::random::SystemRandom));
-    let (stop, stopped) = watch::channel(false);
+    let (stop, stopped) = Stop::new();
     let (mut served, mut running) = (Vec::new(), Vec::new());
     for (own, listener) in listeners.into_iter().enumerate() {
         let world = Arc::new(Files::default());
@@ -104,7 +104,7 @@ async fn three_servers() {
         let Outcome::Keeps { seating, own, .. } = ended else { panic!("{place} keeps: {ended:?}") };
         assert_eq!((own, &seating), (KeeperId(place as u64 + 1), &*store.get_or_insert(seating.clone())));
     }
-    stop.send_replace(true);
+    stop.stop();
     for served in served {
         served.await.expect("it ends");
     }
