@@ -153,11 +153,13 @@ pub enum Planted {
     SilentReplicaDropped,
     /// `node`: a leader gives up devices of nodes that are silent as soon as it leads, as if it had waited for them.
     GivenUpAfterATurn,
+    /// Who ends a group for a writer that is gone takes a process that was started again for one that has all that it took.
+    RestartedTakenForSound,
 }
 
 impl Planted {
     /// Every one of them.
-    pub const ALL: [Planted; 74] = [
+    pub const ALL: [Planted; 75] = [
         Planted::AnsweredBeforeSync,
         Planted::AnsweredBeforeWrite,
         Planted::EarlyRecordsForgotten,
@@ -232,6 +234,7 @@ impl Planted {
         Planted::LastReplicaStruck,
         Planted::SilentReplicaDropped,
         Planted::GivenUpAfterATurn,
+        Planted::RestartedTakenForSound,
     ];
 
     /// Whether only several nodes together can have it.
@@ -276,6 +279,7 @@ impl Planted {
             Planted::LastReplicaStruck => Some("meta replicas::none_is_the_last"),
             Planted::SilentReplicaDropped => Some("meta lacking::a_silent_replica_that_is_dropped_is_missed"),
             Planted::GivenUpAfterATurn => Some("node control::giving_up::tests::a_new_leader_begins_anew"),
+            Planted::RestartedTakenForSound => Some("node cluster::replicas::restarted_ones_do_not_decide"),
             Planted::PromiseForgotten => Some("quorum named::a_refusal_ends_no_promise"),
             _ => None,
         }
@@ -364,6 +368,7 @@ impl Planted {
             Planted::LastReplicaStruck => "the end of a group leaves a chunk without a replica",
             Planted::SilentReplicaDropped => "what only a device has that was given up is forgotten",
             Planted::GivenUpAfterATurn => "a new leader gives up devices that it has not waited for",
+            Planted::RestartedTakenForSound => "a file loses bytes that it had on a device which is away",
         }
     }
 }

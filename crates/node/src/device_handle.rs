@@ -139,14 +139,22 @@ impl DeviceHandle {
         }
     }
 
-    /// Raises a chunk's generation, durably. Its length, bytes.
-    pub async fn fence(&self, chunk: ChunkId, generation: Generation) -> Result<u64> {
+    /// Raises a chunk's generation, durably. Its length, bytes; and which start of its node answered, none: this process.
+    pub async fn fence(&self, chunk: ChunkId, generation: Generation) -> Result<(u64, Option<u64>)> {
         match self {
-            DeviceHandle::Local(device) => device.fence(chunk, generation).await,
+            DeviceHandle::Local(device) => device.fence(chunk, generation).await.map(|length| (length, None)),
             DeviceHandle::Remote(far) => {
                 let ask = wire::Fence { device: far.id(), chunk: chunk.0.into(), generation: generation.0 };
-                far.ask(&ask).await.map(|answer| answer.length)
+                far.ask(&ask).await.map(|answer| (answer.length, Some(answer.start)))
             }
+        }
+    }
+
+    /// Which start of its node it was heard of from last; none: it is this process's.
+    pub fn start(&self) -> Option<u64> {
+        match self {
+            DeviceHandle::Local(_) => None,
+            DeviceHandle::Remote(far) => Some(far.peer.incarnation().1),
         }
     }
 

@@ -31,6 +31,8 @@ use std::time::Duration;
 pub struct Node {
     /// Which node.
     pub id: NodeId,
+    /// Which start of it this process is: `NodeInfo::incarnation`.
+    pub start: u64,
     /// What it is in its cluster.
     pub role: Role,
     /// The devices of this node.

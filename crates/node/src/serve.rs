@@ -127,6 +127,7 @@ async fn open(
     let console = console_listener.as_ref().map(|listener| listener.address());
     let node = Arc::new(Node {
         id: identity.node,
+        start: identity.incarnation,
         role,
         devices,
         clock: clock.clone(),

@@ -10,6 +10,9 @@ use meta::request::{FileHandle, Orphan, Refused};
 use meta::{Reply, Request};
 use std::panic::AssertUnwindSafe;
 
+/// What ends an open group of 1000 bytes without some of its replicas.
+type End = fn(&mut World, &FileHandle, Vec<(ChunkId, DeviceId)>);
+
 /// A new group behind one of so many bytes, of which these replicas are short.
 fn next(file: &FileHandle, length: u64, short: Vec<(ChunkId, DeviceId)>) -> Request {
     Request::NextGroup {
@@ -83,7 +86,7 @@ fn fewer_where_there_is_no_place() {
 /// chunk: what they have may be all there is. The rest of those that have more is garbage.
 #[test]
 fn none_is_the_last() {
-    let ends: [fn(&mut World, &FileHandle, Vec<(ChunkId, DeviceId)>); 2] = [
+    let ends: [End; 2] = [
         |world, file, short| drop(world.ask(next(file, 1000, short)).expect("ended")),
         |world, file, without| {
             let Orphan { inode, generation, .. } = fenced(world, file);

@@ -24,6 +24,9 @@ pub struct FenceAnswer {
     /// Its length in bytes, all durable.
     #[prost(uint64, tag = "1")]
     pub length: u64,
+    /// Which start of its node answers (`cluster::Node::incarnation`); 0: of a node that does not say.
+    #[prost(uint64, tag = "2")]
+    pub start: u64,
 }
 
 /// Deletes chunks, durably. Those that are not there count as deleted. Done once: one that comes late, when the chunk is there anew, would take that.

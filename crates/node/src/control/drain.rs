@@ -225,9 +225,14 @@ async fn find_moves(
         // answers, for each chunk.
         let mut targets = if groups.is_empty() { Vec::new() } else { leading.targets(node, handle).await? };
         for group in &groups {
+            let is_open = open.contains(&group.group);
             for Replica { chunk, .. } in group.layout.on(handle.id()) {
+                if is_open && group.layout.has_several() {
+                    // Its writer counts on each of them.
+                    written += 1;
+                    continue;
+                }
                 let turn = moves.turn(waits).await?;
-                let is_open = open.contains(&group.group);
                 let mut to = leading.target(node, (handle, &targets), (group, chunk), is_open, &moves.under_way);
                 if matches!(&to, Err(error) if error.kind() == ErrorKind::Full) {
                     targets = leading.targets(node, handle).await?;

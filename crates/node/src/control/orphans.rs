@@ -10,6 +10,7 @@ use crate::device_handle::DeviceHandle;
 use crate::leading::Leading;
 use crate::log::Level;
 use crate::node::Node;
+use base::ended::{Ending, Has, Known, ending};
 use base::error::{Error, ErrorKind, Result};
 use base::id::{ChunkId, DeviceId, Generation, GroupId, InodeId};
 use base::layout::Replica;
@@ -24,6 +25,7 @@ use std::collections::BTreeSet;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -31,6 +33,10 @@ use tokio::time::timeout;
 /// Files that are ended side by side: a fence, a seal and a change of the metadata each, three syncs, so that eight keep devices busy while
 /// their metadata are written, and leave writers their turns.
 const ENDED_AT_ONCE: usize = 8;
+
+/// How long more replicas have that have not answered when others have said how a group ends: what they have saves a copy, and a file that
+/// somebody waits for is not held up by a node that died a moment ago.
+const FENCE_REST: Duration = Duration::from_secs(1);
 
 /// Ends files whose writer's session is over: the chunk is fenced and sealed at the length that it kept, which becomes
 /// the file's. One whose device does not answer waits by itself, and no other file of that device is begun meanwhile: what is done late is
@@ -102,15 +108,30 @@ impl EndAbandoned {
     }
 }
 
+/// Whether enough devices of a file's group take a fence: of each column all of the store's, or one that still has whatever it took.
 fn may_be_fenced(node: &Node, leading: &Leading, orphan: &Orphan, known: &BTreeSet<DeviceId>) -> bool {
     let still = leading.jobs.still();
-    orphan.group.layout.replicas().all(|replica| match leading.device_handle(node, replica.device) {
+    let takes = |device: DeviceId| match leading.device_handle(node, device) {
         // It is lost, or gone: if it answers, well.
-        _ if !known.contains(&replica.device) => true,
-        Ok(_) if still.contains(&replica.device) => false,
+        _ if !known.contains(&device) => true,
+        Ok(_) if still.contains(&device) => false,
         Ok(handle) => matches!(handle, DeviceHandle::Local(_)) || handle.is_able(),
         Err(_) => false,
+    };
+    let is_sound = |device: DeviceId, placed: u64| {
+        let start = |handle: DeviceHandle| handle.start().unwrap_or(node.start);
+        placed > 0 && takes(device) && leading.device_handle(node, device).is_ok_and(|handle| start(handle) == placed)
+    };
+    (0..orphan.group.layout.columns().len()).all(|column| {
+        let of = || replicas(orphan).filter(|(replica, _)| replica.column == column);
+        of().all(|(replica, _)| takes(replica.device)) || of().any(|(replica, placed)| is_sound(replica.device, placed))
     })
+}
+
+/// The replicas of a file's group, each with the start of its node that it was placed on.
+fn replicas(orphan: &Orphan) -> impl Iterator<Item = (Replica, u64)> + '_ {
+    let starts = orphan.starts.iter().copied().chain(std::iter::repeat(0));
+    orphan.group.layout.replicas().zip(starts)
 }
 
 /// Ends a file. It gives its turn to another one if its device does not answer in time, and goes on beside it.
@@ -147,16 +168,16 @@ async fn known_place(node: &Node, leading: &Leading, device: DeviceId) -> Result
 
 /// Ends a file whose writer is fenced in the metadata: the file as it was then, unless somebody else has ended it meanwhile.
 async fn end(node: &Node, leading: &Leading, orphan: Orphan) -> Result<Option<Attributes>> {
-    let (length, vanished) = match fence_and_seal(node, leading, &orphan).await {
-        Err(_) if node.planted == Some(Planted::UnreachableTakenForEmpty) => (0, BTreeSet::new()),
+    let Kept { length, short, vanished } = match fence_and_seal(node, leading, &orphan).await {
+        Err(_) if node.planted == Some(Planted::UnreachableTakenForEmpty) => Kept::default(),
         kept => kept?,
     };
     let is_damaged = length < orphan.length || !vanished.is_empty();
     if is_damaged {
         say_lost(node, leading, &orphan, length, &vanished).await;
     }
-    let request =
-        meta::Request::Recovered { without: Vec::new(), inode: orphan.inode, generation: orphan.generation, length };
+    let (inode, generation) = (orphan.inode, orphan.generation);
+    let request = meta::Request::Recovered { inode, generation, length, without: short };
     match leading.metadata.ask(request).await {
         // Recovered by an earlier round whose answer was lost, or deleted meanwhile.
         Err(error) if matches!(error.kind(), ErrorKind::Stale | ErrorKind::NotFound) => Ok(None),
@@ -228,40 +249,131 @@ pub async fn recover(node: &Node, leading: &Leading, caller: Caller, ask: Recove
     }
 }
 
-/// Takes every column of a group from its writer, then seals all of them. The bytes of the group that are kept: up to the first that a
-/// column lacks. All columns have to answer: what one of them has may have been acknowledged. With them the devices that are none of the
-/// store's any more.
-async fn fence_and_seal(node: &Node, leading: &Leading, orphan: &Orphan) -> Result<(u64, BTreeSet<DeviceId>)> {
-    let (group, mut vanished) = (&orphan.group, BTreeSet::new());
-    let mut replicas = Vec::with_capacity(group.layout.columns().len());
-    for Replica { column, device, chunk } in group.layout.replicas() {
-        let (handle, mut length) = (known_place(node, leading, device).await?, None);
-        let order = leading.jobs.unanswered.begin(device);
-        match &handle {
-            Some(handle) => {
-                let makes = node.planted != Some(Planted::UnmadeNotFenced);
-                length = fence(handle, (group.group, chunk), orphan.generation, makes, &order).await?;
-            }
-            None => drop(vanished.insert(device)),
-        }
-        replicas.push((column, handle, chunk, length));
-    }
-    let lengths: Vec<(usize, u64)> =
-        replicas.iter().map(|(column, _, _, length)| (*column, length.unwrap_or(0))).collect();
-    for (_, handle, chunk, length) in replicas {
-        if let (Some(handle), Some(length)) = (handle, length) {
-            let _order = leading.jobs.unanswered.begin(handle.id());
-            match handle.seal(chunk, orphan.generation, length).await {
-                // Somebody else has ended the group meanwhile, and what was empty is deleted already.
-                Err(error) if error.kind() == ErrorKind::NotFound && length == 0 => {}
-                sealed => sealed?,
-            }
-        }
-    }
-    Ok((group.layout.length(lengths), vanished))
+/// What is kept of a group whose writer is gone.
+#[derive(Default)]
+struct Kept {
+    /// Its length.
+    length: u64,
+    /// Replicas that do not have their part of it.
+    short: Vec<(ChunkId, DeviceId)>,
+    /// Devices that are none of the store's any more, and may have had more than what is left.
+    vanished: BTreeSet<DeviceId>,
 }
 
-/// Takes a chunk from its writer. Its length. One that is not there yet is made, empty: else a first append that is on its way
+/// A replica as it is when its group ends.
+struct Fenced {
+    replica: Replica,
+    /// None: its device cannot be asked; where nothing is said of why, it is none of the store's any more, or given up.
+    handle: Option<DeviceHandle>,
+    /// Its length if it is there, and whether it has all that it ever took; none: it has not answered.
+    answer: Option<Result<(Option<u64>, bool)>>,
+}
+
+impl Fenced {
+    fn known(&self) -> Known {
+        match &self.answer {
+            Some(Ok((length, sound))) => Known::Answered { length: length.unwrap_or(0), sound: *sound },
+            _ if self.is_lost() => Known::Lost,
+            _ => Known::Unanswered,
+        }
+    }
+
+    fn is_lost(&self) -> bool {
+        self.handle.is_none() && self.answer.is_none()
+    }
+}
+
+/// Takes a group from its writer, then seals what counts of it (`base::ended`).
+async fn fence_and_seal(node: &Node, leading: &Leading, orphan: &Orphan) -> Result<Kept> {
+    let stripe = orphan.group.layout.stripe();
+    let mut fenced = fence_all(node, leading, orphan).await?;
+    let told: Vec<(usize, Known)> = fenced.iter().map(|one| (one.replica.column, one.known())).collect();
+    let end = match ending(stripe, orphan.length, &told) {
+        Ending::Ends(end) => end,
+        Ending::Waits(columns) => {
+            let failed = fenced.iter_mut().filter(|one| columns.contains(&one.replica.column));
+            let error = failed.filter_map(|one| one.answer.take()?.err()).next();
+            return Err(error.unwrap_or_else(|| {
+                let text = "not enough devices of its last bytes have answered; nothing is lost: it is tried again";
+                Error::new(ErrorKind::Busy, text)
+            }));
+        }
+    };
+    let mut kept = Kept { length: end.length, ..Kept::default() };
+    for (one, has) in fenced.iter().zip(&end.parts) {
+        let (Some(handle), Some(Ok((length, _))), Has::All) = (&one.handle, &one.answer, has) else {
+            kept.short.push((one.replica.chunk, one.replica.device));
+            continue;
+        };
+        let Some(length) = *length else { continue };
+        let _order = leading.jobs.unanswered.begin(handle.id());
+        match handle.seal(one.replica.chunk, orphan.generation, length).await {
+            // Somebody else has ended the group meanwhile, and what was empty is deleted already.
+            Err(error) if error.kind() == ErrorKind::NotFound && length == 0 => {}
+            sealed => sealed?,
+        }
+    }
+    for column in 0..stripe.columns() {
+        let of = || told.iter().filter(|(of, _)| *of == column);
+        if !of().any(|(_, known)| matches!(known, Known::Answered { sound: true, .. })) {
+            let lost = fenced.iter().filter(|one| one.replica.column == column && one.is_lost());
+            kept.vanished.extend(lost.map(|one| one.replica.device));
+        }
+    }
+    Ok(kept)
+}
+
+/// Fences all replicas of a group, side by side. As soon as those that answered say how it ends, the others have a moment more.
+async fn fence_all(node: &Node, leading: &Leading, orphan: &Orphan) -> Result<Vec<Fenced>> {
+    let (stripe, makes) = (orphan.group.layout.stripe(), node.planted != Some(Planted::UnmadeNotFenced));
+    let (mut fenced, mut fences) = (Vec::new(), JoinSet::new());
+    let counts: BTreeSet<DeviceId> = match orphan.group.layout.has_several() {
+        true => leading.devices().await?.iter().filter(|info| !info.lost).map(|info| info.device).collect(),
+        false => BTreeSet::new(),
+    };
+    for (at, (replica, placed)) in replicas(orphan).enumerate() {
+        let found = known_place(node, leading, replica.device).await;
+        let (handle, answer) = match found {
+            Ok(handle) => (handle, None),
+            Err(error) if orphan.group.layout.has_several() => (None, Some(Err(error))),
+            Err(error) => return Err(error),
+        };
+        if let Some(handle) = handle.clone() {
+            let (group, generation, start) = (orphan.group.group, orphan.generation, node.start);
+            let order = leading.jobs.unanswered.begin(replica.device);
+            // One that was given up counts for nothing but its length: what it misses since then, nobody waited for.
+            let placed = if counts.contains(&replica.device) { placed } else { 0 };
+            let restarted_counts = node.planted == Some(Planted::RestartedTakenForSound);
+            fences.spawn(async move {
+                let answer = fence(&handle, (group, replica.chunk), generation, makes, &order).await;
+                let sound = |by: u64| placed > 0 && (by == placed || restarted_counts);
+                (at, answer.map(|(length, by)| (length, sound(by.unwrap_or(start)))))
+            });
+        }
+        fenced.push(Fenced { replica, handle, answer });
+    }
+    let mut ends = false;
+    while !fences.is_empty() {
+        let next = match ends {
+            false => fences.join_next().await,
+            true => match timeout(FENCE_REST, fences.join_next()).await {
+                Ok(next) => next,
+                Err(_) => break,
+            },
+        };
+        // A fault in it was said where it happened.
+        if let Some(Ok((at, answer))) = next {
+            fenced[at].answer = Some(answer);
+        }
+        let told: Vec<(usize, Known)> = fenced.iter().map(|one| (one.replica.column, one.known())).collect();
+        ends = matches!(ending(stripe, orphan.length, &told), Ending::Ends(_));
+    }
+    // What has not answered is still ordered, and counts as that until it does.
+    fences.detach_all();
+    Ok(fenced)
+}
+
+/// Takes a chunk from its writer. Its length, and which start of its node answered. One that is not there yet is made, empty: else a first append that is on its way
 /// would make it, and be acknowledged, after the file was closed without its bytes. None: it is not there, and its device takes
 /// no appends.
 async fn fence(
@@ -270,11 +382,14 @@ async fn fence(
     generation: Generation,
     makes: bool,
     order: &Order,
-) -> Result<Option<u64>> {
+) -> Result<(Option<u64>, Option<u64>)> {
+    let is_there = |(length, start)| (Some(length), start);
     match handle.fence(chunk, generation).await {
-        Err(error) if error.kind() == ErrorKind::NotFound && !(makes && handle.is_able()) => return Ok(None),
+        Err(error) if error.kind() == ErrorKind::NotFound && !(makes && handle.is_able()) => {
+            return Ok((None, handle.start()));
+        }
         Err(error) if error.kind() == ErrorKind::NotFound => {}
-        other => return other.map(Some),
+        other => return other.map(is_there),
     }
     let nothing = Copied {
         generation,
@@ -295,6 +410,6 @@ async fn fence(
             );
             Err(Error::new(ErrorKind::Busy, text))
         }
-        fenced => fenced.map(Some),
+        fenced => fenced.map(is_there),
     }
 }

@@ -83,7 +83,7 @@ impl Node {
     async fn order_fence(&self, ask: wire::Fence) -> Result<wire::FenceAnswer> {
         let chunk = ChunkId(ask.chunk.value());
         let length = self.device(ask.device)?.fence(chunk, Generation(ask.generation)).await?;
-        Ok(wire::FenceAnswer { length })
+        Ok(wire::FenceAnswer { length, start: self.start })
     }
 
     async fn order_delete(&self, ask: wire::Delete, leader: Leader) -> Result<Done> {

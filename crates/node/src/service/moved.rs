@@ -64,8 +64,9 @@ impl Node {
             let text = format!("group {group} does not exist any more; its file was deleted");
             return Err(Error::new(ErrorKind::NotFound, text));
         };
-        let columns = known.layout.iter().flat_map(Layout::columns);
-        let here = columns.filter(|column| column.chunk() == chunk).flat_map(Column::devices);
+        let mut columns = known.layout.iter().flat_map(Layout::columns).filter(|column| column.chunk() == chunk);
+        // A chunk with several replicas is not moved while it is written: each of them takes what is sent to it, and no other's.
+        let here = columns.find(|column| column.others().is_empty()).into_iter().flat_map(Column::devices);
         let here: Vec<&Arc<Device>> = here.filter_map(|place| self.devices.get(&place)).collect();
         let is_there = here.iter().any(|place| Arc::ptr_eq(place, device));
         Ok(if is_there { device } else { here.first().copied().unwrap_or(device) }.clone())

@@ -22,6 +22,7 @@ mod copies;
 mod identity;
 mod leaving;
 mod orders;
+mod replicas;
 mod requests;
 mod sessions;
 mod still;

@@ -11,7 +11,7 @@ use net::message::{Id, chunk, device, file};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-async fn want(client: &Client, replicas: u32) {
+pub async fn want(client: &Client, replicas: u32) {
     let policy = file::Policy { replicas, ..file::Policy::default() };
     let set = file::SetPolicy { path: "/".to_string(), policy };
     ask(&client.keeper, &set).await.expect("set");
@@ -21,7 +21,7 @@ async fn lacks(client: &Client) -> file::Lacks {
     ask(&client.keeper, &file::Devices {}).await.expect("listed").lacks.expect("it knows")
 }
 
-async fn all_made(client: &Client) {
+pub async fn all_made(client: &Client) {
     until("all copies are made", async || {
         let lacks = lacks(client).await;
         lacks.one_left + lacks.fewer + lacks.none_left == 0 && !lacks.recounting
@@ -43,7 +43,7 @@ async fn write(client: &Client, number: usize) -> String {
 }
 
 /// The devices of each copy of a file, all of which have these bytes.
-async fn copies(client: &Client, path: &str, bytes: &[u8]) -> Vec<Id> {
+pub async fn copies(client: &Client, path: &str, bytes: &[u8]) -> Vec<Id> {
     let locate = file::Locate { path: path.to_string(), length: u64::MAX >> 1, ..file::Locate::default() };
     let located = ask(&client.keeper, &locate).await.expect("located");
     let [extent] = &located.extents[..] else { panic!("{path} has {} extents", located.extents.len()) };
@@ -173,7 +173,7 @@ async fn small_files() {
 /// away are too many: nothing is given up, and it is said why. In a store whose files want one copy nothing ever is.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn given_up_by_itself_and_back() {
-    let mut cluster = Cluster::new("away");
+    let mut cluster = Cluster::new("back");
     cluster.repair_after = Duration::from_secs(2);
     for number in 0..4 {
         cluster.run(number).await;
