@@ -103,6 +103,8 @@ async fn made_and_made_anew() {
     ask(&client.keeper, &device::Lost { device: gone }).await.expect("given up");
     until("it is forgotten", async || !client.listed().await.iter().any(|device| device.device == gone)).await;
     all_made(&client).await;
+    // Who asks where all are hears of those alone that are not silent, as all were when the clock went ahead.
+    until("the others are heard of", async || !client.listed().await.iter().any(|device| device.missing)).await;
     let client = cluster.again(client).await;
     for number in 0..12 {
         let devices = copies(&client, &format!("/f{number}"), &expected(number)).await;
