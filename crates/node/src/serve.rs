@@ -166,8 +166,8 @@ async fn open(
         on_request: noted(&node.troubles, "connection"),
     };
     let listeners = Listeners { store: listener, console: console_listener, hdfs: hdfs_listener };
-    let given = (server_settings, world.open_files());
-    let tasks = begin(&node, listeners, given, (network, itself, &settings), forms).await?;
+    let tasks =
+        begin(&node, listeners, (server_settings, world.open_files()), (network, itself, &settings), forms).await?;
     Ok(Running { address, console, hdfs, notes, missing: node.missing.clone(), tasks, node, engines })
 }
 
