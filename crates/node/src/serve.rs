@@ -91,7 +91,7 @@ async fn open(
     let Home { directory, kept, found } = open_home(&settings, &world, &means)?;
     let identity = Identity::start(world.as_ref(), &directory, settings.backend, random.as_ref())?;
     let together = formation_of(found, (&settings, &world), (identity.node, &means))?;
-    let hdfs = hdfs_listener.as_ref().map(|listener| listener.address());
+    let (hdfs, console) = (address_of(&hdfs_listener), address_of(&console_listener));
     let itself = cluster::itself(&settings, &identity, &address, hdfs.as_deref());
     let mut places = places_of(&settings, world.as_ref(), &directory, &mut notes)?;
     let mut metadata = None;
@@ -124,7 +124,6 @@ async fn open(
     let (kept, ways) = ((metadata, together), (network.clone(), links));
     let (role, forms) = role_of((&settings, &world, &directory), kept, ways, &means)?;
     let (stats, incoming) = (Arc::new(net::NetStats::default()), Budget::new(settings.incoming_bytes));
-    let console = console_listener.as_ref().map(|listener| listener.address());
     let node = Arc::new(Node {
         id: identity.node,
         start: identity.incarnation,
@@ -166,9 +165,13 @@ async fn open(
         on_request: noted(&node.troubles, "connection"),
     };
     let listeners = Listeners { store: listener, console: console_listener, hdfs: hdfs_listener };
-    let tasks =
-        begin(&node, listeners, (server_settings, world.open_files()), (network, itself, &settings), forms).await?;
+    let given = (server_settings, world.open_files());
+    let tasks = begin(&node, listeners, given, (network, itself, &settings), forms).await?;
     Ok(Running { address, console, hdfs, notes, missing: node.missing.clone(), tasks, node, engines })
+}
+
+fn address_of(listener: &Option<Box<dyn Listener>>) -> Option<String> {
+    listener.as_ref().map(|listener| listener.address())
 }
 
 /// Keeps all that payload on its way may take, so that a steady stream meets no fresh memory.
