@@ -33,6 +33,15 @@ macro_rules! wide_id {
     };
 }
 
+impl NodeId {
+    /// A number for one start of a node, which no other start of any node has by all chance, and which is never zero: starts are counted by each node
+    /// for itself, and a disk may be put from one into another.
+    pub fn start(self, incarnation: u64) -> u64 {
+        let folded = (self.0 ^ (self.0 >> 64)) as u64;
+        (folded ^ incarnation.wrapping_mul(0x9E37_79B9_7F4A_7C15)).max(1)
+    }
+}
+
 macro_rules! number_id {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*

@@ -232,11 +232,13 @@ impl State {
         (!self.devices.counts(device), silent)
     }
 
-    /// The devices that the replicas of a new group are chosen from: in a store of many those that its columns are.
+    /// The devices that the replicas of a new group are chosen from: in a store of many those that its columns are. The others are there as places
+    /// to wait for: two replicas are on no node because all others are away.
     pub fn homes_for(&self, candidates: &[Candidate], avoid: &[DeviceId]) -> Vec<Home> {
         let mut homes = self.homes(avoid);
         if homes.len() > CHOSEN_FROM {
-            homes.retain(|home| candidates.iter().any(|candidate| candidate.device == home.candidate.device));
+            let is_candidate = |home: &Home| candidates.iter().any(|one| one.device == home.candidate.device);
+            homes.iter_mut().for_each(|home| home.takes &= is_candidate(home));
         }
         homes
     }
@@ -250,7 +252,9 @@ impl State {
                 *racks.entry(rack).or_insert(next)
             });
             let takes = self.is_usable(device) && !device.info.full && !avoid.contains(&device.info.device);
-            Home { candidate: candidate(device), rack, takes, lost: device.info.lost || device.info.draining }
+            let (lost, returns) =
+                (device.info.is_gone() || device.info.draining, device.info.lost && device.info.may_return);
+            Home { candidate: candidate(device), rack, takes, lost, returns }
         };
         self.devices.known.values().map(home).collect()
     }

@@ -43,7 +43,7 @@ impl State {
         // A group of one column is a file's first, which is short, or a file's on one device, which goes on elsewhere no sooner.
         let room = if wanted == 1 { self.widths.narrow } else { self.widths.full };
         let devices = placement::place_columns(&candidates, policy, wanted, room, self.random.next())?;
-        let others = (policy.replicas.unwrap_or(1) as usize).min(replicas_max).saturating_sub(1);
+        let others = (policy.replicas.unwrap_or(1) as usize).min(replicas_max).min(REPLICAS_MAX).saturating_sub(1);
         let homes = if others > 0 { self.homes_for(&candidates, avoid) } else { Vec::new() };
         let mut columns = Vec::with_capacity(devices.len());
         for device in devices {
@@ -508,6 +508,8 @@ impl State {
             _ => strike_short(&mut record, short),
         }
         record.columns.iter_mut().flat_map(|column| &mut column.replicas).for_each(|replica| replica.start = 0);
+        // What was given up while it was written was passed over then.
+        self.strike(&mut record);
         self.put_group(group, record);
         let extent = ExtentRecord {
             start: writer.start,

@@ -284,7 +284,8 @@ pub struct ReplicaRecord {
     /// Sixteen bytes.
     #[prost(bytes = "vec", tag = "2")]
     pub chunk: Vec<u8>,
-    /// While the group is open and has several replicas: the start (`NodeRecord::incarnation`) of the device's node when it was placed there.
+    /// While the group is open and has several replicas: the start of the device's node when it was placed there
+    /// (`base::id::NodeId::start`).
     #[prost(uint64, tag = "3")]
     pub start: u64,
 }

@@ -39,7 +39,9 @@ impl State {
     fn check_replicas(&self, group: GroupId, record: &GroupRecord) {
         let several = |record: &GroupRecord| record.columns.iter().any(|column| column.replicas.len() > 1);
         assert!(
-            record.is_newer() || record.columns.iter().all(|column| !column.replicas.is_empty()),
+            record.is_newer()
+                || record.columns.iter().all(|column| !column.replicas.is_empty())
+                || self.planted == Some(Planted::SilentReplicaDropped),
             "group {group} has a column without a replica"
         );
         if record.open
@@ -300,7 +302,7 @@ impl State {
 
     /// Names no replicas any more on devices that do not count, in columns that have enough others. Elsewhere they come last: they may have
     /// bytes that nothing else has.
-    fn strike(&self, record: &mut GroupRecord) {
+    pub fn strike(&self, record: &mut GroupRecord) {
         let wanted: Vec<usize> = (0..record.columns.len()).map(|index| wanted(record, index)).collect();
         for (column, wanted) in record.columns.iter_mut().zip(wanted) {
             let counts = |replica: &ReplicaRecord| {
@@ -339,17 +341,28 @@ impl State {
         Ok(Reply::Done)
     }
 
-    /// Answers `LacksWithout`: a group that wants several replicas, has as many as it wants or fewer, and a good one elsewhere to copy from.
+    /// Answers `LacksWithout`: a group that wants several replicas, has as many as it wants or fewer, a good one elsewhere to copy from, and a place to
+    /// copy it to. Without a place nothing is won, and the device would be named for ever, and never count again.
     pub fn lacks_without(&self, device: DeviceId, after: Option<GroupId>) -> Result<Reply> {
         let (groups, resume) = self.may_be_on(device, after, self.page_max)?;
+        let mut homes = if groups.is_empty() { Vec::new() } else { self.homes(&[device]) };
+        let returns = |home: &mut Home| home.returns |= home.candidate.device == device;
+        homes.iter_mut().for_each(returns);
         for group in groups {
-            let Some(record) = self.layers.record::<GroupRecord>(&Key::Group(group))? else { continue };
-            if record.is_newer() || record.open || record.references == 0 {
-                continue;
-            }
+            let record = match self.layers.record::<GroupRecord>(&Key::Group(group)) {
+                Ok(Some(record)) if !record.is_newer() && !record.open && record.references > 0 => record,
+                // Whoever reads it is told what is wrong with it.
+                Err(error) if error.kind() != ErrorKind::Corrupt => return Err(error),
+                _ => continue,
+            };
             let lacks = |(index, column): (usize, &ColumnRecord)| {
                 let good: Vec<DeviceId> = self.good(column).collect();
-                good.contains(&device) && (2..=wanted(&record, index)).contains(&good.len())
+                let has_place = || {
+                    let has = column.replicas.iter().filter_map(|replica| DeviceId::from_slice(&replica.device));
+                    let length = column_length(&record, index);
+                    placement::place_replica(&homes, &has.collect::<Vec<_>>(), length, 0).is_some()
+                };
+                good.contains(&device) && (2..=wanted(&record, index)).contains(&good.len()) && has_place()
             };
             if record.columns.iter().enumerate().any(lacks) {
                 return Ok(Reply::LacksWithout { any: true, resume: None });
@@ -383,7 +396,12 @@ impl State {
         let (groups, mut resume) = self.may_be_on(device, after.map(GroupId), RECOUNT_STEP)?;
         let mut changed = 0;
         for group in groups {
-            let Some(mut record) = self.layers.record::<GroupRecord>(&Key::Group(group))? else { continue };
+            let mut record = match self.layers.record::<GroupRecord>(&Key::Group(group)) {
+                Ok(Some(record)) => record,
+                // It is damaged: whoever reads it is told so, and others are looked through.
+                Err(error) if error.kind() != ErrorKind::Corrupt => return Err(error),
+                _ => continue,
+            };
             let names =
                 |column: &ColumnRecord| column.replicas.iter().any(|replica| replica.device == device.to_bytes());
             if record.is_newer() || record.open || !record.columns.iter().any(names) {

@@ -53,7 +53,8 @@ impl State {
         match self.device_record(device) {
             Ok(record) if record.draining || record.lost || self.devices.is_gone_memory(device) => {
                 self.check_no_member(device)?;
-                if record.lost {
+                // What was in memory that is gone nobody brings back, whatever names it.
+                if record.lost && !self.devices.is_gone_memory(device) {
                     self.check_not_named(device, "it was not removed")?;
                 }
                 if Class::from_code(record.class) == Some(Class::Memory) {

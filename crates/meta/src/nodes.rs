@@ -99,9 +99,9 @@ impl Node {
 }
 
 impl Nodes {
-    /// The start of a node that was heard of last; 0 if it is none of the store's.
+    /// The start of a node that was heard of last (`NodeId::start`); 0 if it is none of the store's.
     pub fn start_of(&self, node: NodeId) -> u64 {
-        self.known.get(&node).map_or(0, |known| known.info.incarnation)
+        self.known.get(&node).map_or(0, |known| node.start(known.info.incarnation))
     }
 }
 

@@ -18,7 +18,9 @@ use base::policy::Policy;
 impl State {
     /// Does `FinishPack`.
     pub fn finish_pack(&mut self, session: SessionId, group: GroupId) -> Result<Reply> {
-        if self.layers.has(&Key::SessionGroup(session, group))? {
+        // A fence that is kept for a session is under that key, too, and is none of its packs.
+        let record = self.layers.record::<GroupRecord>(&Key::Group(group))?;
+        if self.layers.has(&Key::SessionGroup(session, group))? && record.is_some_and(|record| record.packed) {
             self.give_up_pack(session, group)?;
         }
         Ok(Reply::Done)

@@ -36,11 +36,14 @@ pub struct Home {
     pub takes: bool,
     /// What it has does not count, or not for long: it is lost, or being emptied.
     pub lost: bool,
+    /// It was given up by itself: what it has does not count, and its node may come back.
+    pub returns: bool,
 }
 
 /// The device for one more replica of a column of `room` bytes that lies on the devices `has`, the head first: one of the head's class, if the
 /// store has others of it, on a node that has no replica of the column, of those in a rack that has the fewest, and there by chance, each in proportion to its free bytes. A
-/// second one on a node only if the store has no node besides those that have one: while one is away or full, the replica waits. None: on no
+/// second one on a node only if the store has no node besides those that have one: while one is away or full, the replica waits, also where it is
+/// the one whose replica does not count because it is away. None: on no
 /// device at present.
 pub fn place_replica(homes: &[Home], has: &[DeviceId], room: u64, seed: u64) -> Option<DeviceId> {
     let is_one = |home: &&Home| has.contains(&home.candidate.device);
@@ -51,7 +54,8 @@ pub fn place_replica(homes: &[Home], has: &[DeviceId], room: u64, seed: u64) -> 
     let fits = |home: &&Home| class.map_or(home.candidate.class.keeps(), |class| home.candidate.class == class);
     let counted = || homes.iter().filter(|home| is_one(home) && !home.lost);
     let on_node = |home: &&Home| counted().any(|one| one.candidate.node == home.candidate.node);
-    let is_elsewhere = others().filter(fits).any(|home| !on_node(&home));
+    let is_elsewhere =
+        others().filter(fits).any(|home| !on_node(&home)) || homes.iter().any(|home| is_one(&home) && home.returns);
     let takes = |home: &&Home| {
         let roomy = home.takes && !home.candidate.full && home.candidate.free >= room.max(1);
         roomy && (!is_elsewhere || !on_node(home))
@@ -281,6 +285,7 @@ mod tests {
                 rack: Some(*rack).filter(|rack| *rack > 0),
                 takes: *takes && *lost > 0,
                 lost: *lost == 0,
+                returns: false,
             };
             let homes: Vec<Home> = candidates.iter().zip(&drawn).map(home).collect();
             let has: Vec<DeviceId> = has.into_iter().map(DeviceId).collect();
@@ -312,7 +317,7 @@ mod tests {
         fn others(candidates in candidates(), wanted in 0..5usize, room in 1..u64::MAX, seed in any::<u64>()) {
             let one_class = |candidate: &Candidate| Candidate { class: Class::Ssd, ..*candidate };
             let candidates: Vec<Candidate> = candidates.iter().map(one_class).collect();
-            let home = |candidate: &Candidate| Home { candidate: *candidate, rack: None, takes: true, lost: false };
+            let home = |candidate: &Candidate| Home { candidate: *candidate, rack: None, takes: true, lost: false, returns: false };
             let homes: Vec<Home> = candidates.iter().map(home).collect();
             let Some(head) = candidates.first() else { return Ok(()) };
             let placed = place_others(&homes, head.device, wanted, room, seed);

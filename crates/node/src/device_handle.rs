@@ -154,7 +154,10 @@ impl DeviceHandle {
     pub fn start(&self) -> Option<u64> {
         match self {
             DeviceHandle::Local(_) => None,
-            DeviceHandle::Remote(far) => Some(far.peer.incarnation().1),
+            DeviceHandle::Remote(far) => {
+                let (node, incarnation) = far.peer.incarnation();
+                Some(node.start(incarnation))
+            }
         }
     }
 

@@ -31,7 +31,7 @@ use std::time::Duration;
 pub struct Node {
     /// Which node.
     pub id: NodeId,
-    /// Which start of it this process is: `NodeInfo::incarnation`.
+    /// Which start of it this process is: `NodeId::start`.
     pub start: u64,
     /// What it is in its cluster.
     pub role: Role,

@@ -126,7 +126,7 @@ async fn open(
     let (stats, incoming) = (Arc::new(net::NetStats::default()), Budget::new(settings.incoming_bytes));
     let node = Arc::new(Node {
         id: identity.node,
-        start: identity.incarnation,
+        start: identity.node.start(identity.incarnation),
         role,
         devices,
         clock: clock.clone(),

@@ -535,3 +535,25 @@ fn bags_have_one() {
     world.ask(bag(replicas(1))).expect("made");
     assert_eq!(world.ask(Request::KnownGroups { groups: vec![GroupId(9999)] }), Ok(Reply::Known(Vec::new())));
 }
+
+/// Nothing is won by giving a device up if there is no node that could have the copies instead: one that has a copy already, on another device, is
+/// none.
+#[test]
+fn nothing_is_won_without_a_place() {
+    for (nodes, any) in [(3, false), (4, true)] {
+        let mut world = world(1, nodes, 3);
+        world
+            .ask(Request::DeviceRegister {
+                device: DeviceId(77),
+                class: Class::Ssd,
+                capacity: 1 << 40,
+                node: NodeId(11),
+            })
+            .expect("one more");
+        let group = written(&mut world, "/d/f");
+        while repair(&mut world) > 0 {}
+        let device = group.layout.columns()[0].head();
+        let lacks = world.ask(Request::LacksWithout { device, after: None });
+        assert_eq!(lacks, Ok(Reply::LacksWithout { any, resume: None }), "{nodes} nodes");
+    }
+}

@@ -24,7 +24,7 @@ pub struct FenceAnswer {
     /// Its length in bytes, all durable.
     #[prost(uint64, tag = "1")]
     pub length: u64,
-    /// Which start of its node answers (`cluster::Node::incarnation`); 0: of a node that does not say.
+    /// Which start of its node answers (`base::id::NodeId::start`); 0: of a node that does not say.
     #[prost(uint64, tag = "2")]
     pub start: u64,
 }

@@ -62,24 +62,41 @@ struct Waits {
     /// How long a device has to be away.
     after: Duration,
     since: BTreeMap<DeviceId, Time>,
+    /// When it was looked last.
+    looked: Option<Time>,
+    /// When too many were away last: what is away since then is waited for anew.
+    crowded: Option<Time>,
 }
 
 impl Waits {
     fn note(&mut self, now: Time, seen: &[Seen]) {
+        // This process stood still, or its machine did: it has not heard of anybody, and nobody is to be judged by that.
+        if self.looked.is_some_and(|looked| now.since(looked) > self.after.min(2 * LOOK_MOST)) {
+            self.began = now;
+        }
+        // One that nobody says anything of was there at the last look; at the first it is not known since when it is not.
+        let unheard = self.looked.map_or(self.began, |_| now);
+        self.looked = Some(now);
         let away = |device: &&Seen| device.how != How::Well;
         let known: BTreeSet<DeviceId> = seen.iter().filter(away).map(|device| device.device).collect();
         self.since.retain(|device, _| known.contains(device));
         for Seen { device, how, .. } in seen.iter().filter(away) {
             match how {
                 How::Silent(heard) => {
-                    let heard = heard.unwrap_or(self.began);
-                    let since = self.since.entry(*device).or_insert(heard);
+                    let since = self.since.entry(*device).or_insert(heard.unwrap_or(unheard));
                     // It may have been back since the last look.
-                    *since = heard.max(*since);
+                    *since = heard.unwrap_or(*since).max(*since);
                 }
                 How::Well | How::Failed | How::Missing => drop(self.since.entry(*device).or_insert(now)),
             }
         }
+    }
+
+    /// Whether one has been away for long enough that counts still, however many others are.
+    fn is_overdue(&self, now: Time, seen: &[Seen]) -> bool {
+        let began = self.began.after(self.after);
+        let is_old = |device: &Seen| self.since.get(&device.device).is_some_and(|since| since.after(self.after) <= now);
+        began <= now && seen.iter().any(|device| !device.lost && is_old(device))
     }
 
     /// Those that have been away for long enough and count still, and when the next one will have been.
@@ -88,6 +105,7 @@ impl Waits {
         for device in seen.iter().filter(|device| !device.lost) {
             let Some(since) = self.since.get(&device.device) else { continue };
             let wait = if device.how == How::Failed { self.after.min(FAILED_GIVEN_UP_AFTER) } else { self.after };
+            let since = self.crowded.map_or(*since, |crowded| crowded.max(*since));
             let when = since.after(wait).max(self.began.after(self.after));
             if when <= now {
                 due.push(device);
@@ -99,14 +117,15 @@ impl Waits {
     }
 }
 
-/// Whether few enough are away for giving them up to be right: one third of all devices at the most, or those of one node, or of one rack if that is
-/// no more than half of them. Else why not. Those that were given up and are away still count as well: else the store would go in thirds.
+/// Whether few enough are away for giving them up to be right: one third of all devices at the most, or those of one node or one rack if that is
+/// no more than half of them. Else why not. Those that were given up and do not count again yet are away as well: else the store would go in
+/// thirds.
 fn check_few(seen: &[Seen], name: impl Fn(NodeId) -> String) -> std::result::Result<(), String> {
-    let away: Vec<&Seen> = seen.iter().filter(|device| device.how != How::Well).collect();
+    let away: Vec<&Seen> = seen.iter().filter(|device| device.how != How::Well || device.lost).collect();
     let others = seen.len() - away.len();
     let nodes: BTreeSet<NodeId> = away.iter().map(|device| device.node).collect();
     let racks: BTreeSet<Option<&(String, String)>> = away.iter().map(|device| device.rack.as_ref()).collect();
-    let of_one_node = nodes.len() == 1 && others > 0;
+    let of_one_node = nodes.len() == 1 && away.len() <= others;
     let of_one_rack = racks.len() == 1 && !racks.contains(&None) && away.len() <= others;
     if away.len() * 3 <= seen.len() || of_one_node || of_one_rack {
         return Ok(());
@@ -134,7 +153,10 @@ pub async fn give_up_by_itself(node: Arc<Node>, leading: Arc<Leading>) {
     if node.planted == Some(Planted::GivenUpAfterATurn) {
         began = Time::ZERO;
     }
-    let mut job = GiveUp { waits: Waits { began, after, since: BTreeMap::new() }, wins: BTreeMap::new() };
+    let mut job = GiveUp {
+        waits: Waits { began, after, since: BTreeMap::new(), looked: None, crowded: None },
+        wins: BTreeMap::new(),
+    };
     let look = (after / 10).clamp(LOOK_EVERY, LOOK_MOST);
     loop {
         let next = match job.step(&node, &leading).await {
@@ -153,13 +175,17 @@ pub async fn give_up_by_itself(node: Arc<Node>, leading: Arc<Leading>) {
 impl GiveUp {
     /// Gives up what is due. When the next one is.
     async fn step(&mut self, node: &Arc<Node>, leading: &Arc<Leading>) -> Result<Option<Time>> {
-        let infos = leading.devices().await?;
-        let mut seen: Vec<Seen> =
-            infos.iter().filter(|info| !info.is_gone()).map(|info| see(node, leading, info)).collect();
+        let seen = self.look(node, leading).await?;
         let now = node.clock.now();
-        self.waits.note(now, &seen);
-        leading.away.note(&self.waits.since);
         self.wins.retain(|device, (_, until)| *until > now && self.waits.since.contains_key(device));
+        if let Err(why) = self.check_few(leading, seen.clone()).await? {
+            self.waits.crowded = Some(now);
+            if self.waits.is_overdue(now, &seen) && leading.away.withhold(&why) {
+                node.log.say(Level::Error, "repair", &why, &[]);
+            }
+            return Ok(None);
+        }
+        leading.away.withhold("");
         let (due, next) = self.waits.due(now, &seen);
         let mut give_up = Vec::new();
         for device in due.into_iter().map(|due| due.device) {
@@ -167,24 +193,14 @@ impl GiveUp {
                 give_up.push(device);
             }
         }
-        if give_up.is_empty() {
-            leading.away.withhold("");
-            return Ok(next);
-        }
-        let (_, nodes) = leading.nodes().await?;
-        let nodes: BTreeMap<NodeId, NodeInfo> = nodes.into_iter().map(|known| (known.info.node, known.info)).collect();
-        for device in &mut seen {
-            device.rack = nodes.get(&device.node).and_then(rack_of);
-        }
-        let name = |node: NodeId| nodes.get(&node).map_or_else(|| node.to_string(), |info| info.name.clone());
-        if let Err(why) = check_few(&seen, name) {
-            if leading.away.withhold(&why) {
-                node.log.say(Level::Error, "repair", &why, &[]);
-            }
-            return Ok(next);
-        }
-        leading.away.withhold("");
         for device in give_up {
+            // That took its time: it may be back, or others be away by now.
+            let seen = self.look(node, leading).await?;
+            let now = node.clock.now();
+            let is_due = self.waits.due(now, &seen).0.iter().any(|due| due.device == device);
+            if !is_due || self.check_few(leading, seen).await?.is_err() {
+                continue;
+            }
             leading.metadata.ask(meta::Request::DeviceGivenUp { device }).await?;
             let away = self.waits.since.get(&device).map_or(Duration::ZERO, |since| now.since(*since));
             let text = format!(
@@ -195,6 +211,29 @@ impl GiveUp {
             node.log.say(Level::Warn, "repair", &text, &[("device", &device)]);
         }
         Ok(next)
+    }
+
+    /// All devices as they are now.
+    async fn look(&mut self, node: &Node, leading: &Leading) -> Result<Vec<Seen>> {
+        let infos = leading.devices().await?;
+        let seen: Vec<Seen> =
+            infos.iter().filter(|info| !info.is_gone()).map(|info| see(node, leading, info)).collect();
+        self.waits.note(node.clock.now(), &seen);
+        leading.away.note(&self.waits.since);
+        Ok(seen)
+    }
+
+    async fn check_few(&self, leading: &Leading, mut seen: Vec<Seen>) -> Result<std::result::Result<(), String>> {
+        if self.waits.since.is_empty() {
+            return Ok(Ok(()));
+        }
+        let (_, nodes) = leading.nodes().await?;
+        let nodes: BTreeMap<NodeId, NodeInfo> = nodes.into_iter().map(|known| (known.info.node, known.info)).collect();
+        for device in &mut seen {
+            device.rack = nodes.get(&device.node).and_then(rack_of);
+        }
+        let name = |node: NodeId| nodes.get(&node).map_or_else(|| node.to_string(), |info| info.name.clone());
+        Ok(check_few(&seen, name))
     }
 
     /// Whether something is won by giving it up. Asked again after as long as it is waited for: little is closed there while it is away.
@@ -347,6 +386,10 @@ mod tests {
         Seen { device: DeviceId(device), node: NodeId(node), rack: None, lost: false, how }
     }
 
+    fn leading_since(began: u64) -> Waits {
+        Waits { began: at(began), after: AFTER, since: BTreeMap::new(), looked: None, crowded: None }
+    }
+
     fn due(waits: &Waits, now: u64, seen: &[Seen]) -> Vec<u128> {
         waits.due(at(now), seen).0.into_iter().map(|device| device.device.0).collect()
     }
@@ -355,29 +398,34 @@ mod tests {
     #[test]
     fn a_new_leader_begins_anew() {
         let silent = [seen(1, 1, How::Silent(None)), seen(2, 2, How::Failed), seen(3, 3, How::Missing)];
-        let mut waits = Waits { began: at(10_000), after: AFTER, since: BTreeMap::new() };
-        for now in [10_000, 10_300, 10_599] {
+        let mut waits = leading_since(10_000);
+        for now in (10_000..10_600).step_by(10) {
             waits.note(at(now), &silent);
             assert_eq!(due(&waits, now, &silent), [], "at {now}");
         }
         assert_eq!(waits.due(at(10_599), &silent).1, Some(at(10_600)));
         assert_eq!(due(&waits, 10_600, &silent), [1, 2, 3]);
         // With the fault put in: it takes what it did not see for what it waited for.
-        let mut planted = Waits { began: Time::ZERO, after: AFTER, since: BTreeMap::new() };
+        let mut planted = leading_since(0);
         planted.note(at(10_000), &silent);
         assert_eq!(due(&planted, 10_000, &silent), [1]);
+    }
+
+    /// Looks each ten seconds until then.
+    fn look(waits: &mut Waits, times: std::ops::Range<u64>, seen: &[Seen]) {
+        times.step_by(10).for_each(|now| waits.note(at(now), seen));
     }
 
     /// One that was back in between begins anew, also if nobody looked meanwhile; one that failed waits a minute; one that was given up is not again.
     #[test]
     fn away_without_a_break() {
-        let mut waits = Waits { began: at(0), after: AFTER, since: BTreeMap::new() };
+        let mut waits = leading_since(0);
         let silent = |heard| [seen(1, 1, How::Silent(Some(at(heard))))];
-        waits.note(at(1000), &silent(990));
-        waits.note(at(1500), &silent(1495));
+        look(&mut waits, 1000..1500, &silent(990));
+        look(&mut waits, 1500..2090, &silent(1495));
         assert_eq!((due(&waits, 2094, &silent(1495)), waits.due(at(2094), &silent(1495)).1), (vec![], Some(at(2095))));
         assert_eq!(due(&waits, 2095, &silent(1495)), [1]);
-        waits.note(at(2100), &[seen(1, 1, How::Well)]);
+        look(&mut waits, 2100..3000, &[seen(1, 1, How::Well)]);
         assert!(waits.since.is_empty());
         let failed = [seen(1, 1, How::Failed), Seen { lost: true, ..seen(2, 1, How::Failed) }];
         waits.note(at(3000), &failed);
@@ -385,6 +433,27 @@ mod tests {
         assert_eq!((due(&waits, minute - 1, &failed), due(&waits, minute, &failed)), (vec![], vec![1]));
         waits.after = Duration::from_secs(30);
         assert_eq!(due(&waits, 3030, &failed), [1], "no longer than others");
+    }
+
+    /// A leader that stood still has heard of nobody; a device that nobody names any more was there a moment ago; and what was away while too many were
+    /// is waited for anew when they are back.
+    #[test]
+    fn nobody_is_judged_by_old_news() {
+        let mut stood = leading_since(0);
+        let silent = [seen(1, 1, How::Silent(Some(at(990))))];
+        look(&mut stood, 0..1000, &[seen(1, 1, How::Well)]);
+        stood.note(at(5000), &silent);
+        assert_eq!(due(&stood, 5599, &silent), []);
+        let mut unnamed = leading_since(0);
+        look(&mut unnamed, 0..100_000, &[seen(1, 1, How::Well)]);
+        let nobody = [seen(1, 1, How::Silent(None))];
+        look(&mut unnamed, 100_000..100_600, &nobody);
+        assert_eq!((due(&unnamed, 100_599, &nobody), due(&unnamed, 100_600, &nobody)), (vec![], vec![1]));
+        let mut crowded = leading_since(0);
+        let last = [seen(1, 1, How::Silent(Some(at(1000))))];
+        look(&mut crowded, 0..3000, &last);
+        crowded.crowded = Some(at(2990));
+        assert_eq!((due(&crowded, 3589, &last), due(&crowded, 3590, &last)), (vec![], vec![1]));
     }
 
     /// As many as one third of all devices, or those of one node, or of one rack where racks are named, and never more.
@@ -412,6 +481,11 @@ mod tests {
             assert!(!store(&[true, false, true, true, false, false], &racks, of_each), "of both racks");
             assert!(!store(&[true, true, true, false], &["a", "a", "a", "a"], of_each), "the one rack there is");
         }
+        let large = [seen(1, 1, How::Well), seen(2, 2, How::Silent(None)), seen(3, 2, How::Silent(None))];
+        assert!(check_few(&large, |_| String::new()).is_err(), "the node that has most of it");
+        let returned =
+            [Seen { lost: true, ..seen(1, 1, How::Well) }, seen(2, 2, How::Silent(None)), seen(3, 3, How::Well)];
+        assert!(check_few(&returned, |_| String::new()).is_err(), "one is back and does not count yet");
         let half = [seen(1, 1, How::Failed), seen(2, 1, How::Well)];
         assert!(check_few(&half, |_| String::new()).is_ok(), "one of two disks of the only node");
         let given_up = [

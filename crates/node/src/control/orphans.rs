@@ -22,13 +22,13 @@ use meta::Caller;
 use meta::request::{DeviceInfo, Orphan};
 use net::message::file::{Attributes, Recover};
 use std::collections::BTreeSet;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::time::{Sleep, sleep, timeout};
 
 /// Files that are ended side by side: a fence, a seal and a change of the metadata each, three syncs, so that eight keep devices busy while
 /// their metadata are written, and leave writers their turns.
@@ -300,22 +300,38 @@ async fn fence_and_seal(node: &Node, leading: &Leading, orphan: &Orphan) -> Resu
         }
     };
     let mut kept = Kept { length: end.length, ..Kept::default() };
+    let (mut sealed, mut failed) = (BTreeSet::new(), Vec::new());
     for (one, has) in fenced.iter().zip(&end.parts) {
+        let Replica { column, device, chunk } = one.replica;
         let (Some(handle), Some(Ok((length, _))), Has::All) = (&one.handle, &one.answer, has) else {
-            kept.short.push((one.replica.chunk, one.replica.device));
+            kept.short.push((chunk, device));
             continue;
         };
-        let Some(length) = *length else { continue };
-        let _order = leading.jobs.unanswered.begin(handle.id());
-        match handle.seal(one.replica.chunk, orphan.generation, length).await {
+        let order = leading.jobs.unanswered.begin(device);
+        let seal = match length {
+            Some(length) => handle.seal(chunk, orphan.generation, *length).await,
+            None => Ok(()),
+        };
+        drop(order);
+        match seal {
             // Somebody else has ended the group meanwhile, and what was empty is deleted already.
-            Err(error) if error.kind() == ErrorKind::NotFound && length == 0 => {}
-            sealed => sealed?,
+            Err(error) if error.kind() == ErrorKind::NotFound && *length == Some(0) => drop(sealed.insert(column)),
+            Err(error) => failed.push((one.replica, error)),
+            Ok(()) => drop(sealed.insert(column)),
         }
+    }
+    for (Replica { column, device, chunk }, error) in failed {
+        // One that went meanwhile is made anew from another one that is sealed.
+        if !sealed.contains(&column) {
+            return Err(error);
+        }
+        kept.short.push((chunk, device));
     }
     for column in 0..stripe.columns() {
         let of = || told.iter().filter(|(of, _)| *of == column);
-        if !of().any(|(_, known)| matches!(known, Known::Answered { sound: true, .. })) {
+        let least = stripe.column_length(orphan.length, column);
+        let is_sound = |known: &Known| matches!(known, Known::Answered { length, sound: true } if *length >= least);
+        if !of().any(|(_, known)| is_sound(known)) {
             let lost = fenced.iter().filter(|one| one.replica.column == column && one.is_lost());
             kept.vanished.extend(lost.map(|one| one.replica.device));
         }
@@ -327,50 +343,65 @@ async fn fence_and_seal(node: &Node, leading: &Leading, orphan: &Orphan) -> Resu
 async fn fence_all(node: &Node, leading: &Leading, orphan: &Orphan) -> Result<Vec<Fenced>> {
     let (stripe, makes) = (orphan.group.layout.stripe(), node.planted != Some(Planted::UnmadeNotFenced));
     let (mut fenced, mut fences) = (Vec::new(), JoinSet::new());
-    let counts: BTreeSet<DeviceId> = match orphan.group.layout.has_several() {
+    let several = orphan.group.layout.has_several();
+    let counts: BTreeSet<DeviceId> = match several {
         true => leading.devices().await?.iter().filter(|info| !info.lost).map(|info| info.device).collect(),
         false => BTreeSet::new(),
     };
-    for (at, (replica, placed)) in replicas(orphan).enumerate() {
-        let found = known_place(node, leading, replica.device).await;
-        let (handle, answer) = match found {
-            Ok(handle) => (handle, None),
-            Err(error) if orphan.group.layout.has_several() => (None, Some(Err(error))),
+    for (replica, _) in replicas(orphan) {
+        fenced.push(match known_place(node, leading, replica.device).await {
+            Ok(handle) => Fenced { replica, handle, answer: None },
+            Err(error) if several => Fenced { replica, handle: None, answer: Some(Err(error)) },
             Err(error) => return Err(error),
-        };
-        if let Some(handle) = handle.clone() {
-            let (group, generation, start) = (orphan.group.group, orphan.generation, node.start);
-            let order = leading.jobs.unanswered.begin(replica.device);
-            // One that was given up counts for nothing but its length: what it misses since then, nobody waited for.
-            let placed = if counts.contains(&replica.device) { placed } else { 0 };
-            let restarted_counts = node.planted == Some(Planted::RestartedTakenForSound);
-            fences.spawn(async move {
-                let answer = fence(&handle, (group, replica.chunk), generation, makes, &order).await;
-                let sound = |by: u64| placed > 0 && (by == placed || restarted_counts);
-                (at, answer.map(|(length, by)| (length, sound(by.unwrap_or(start)))))
-            });
-        }
-        fenced.push(Fenced { replica, handle, answer });
+        });
     }
-    let mut ends = false;
-    while !fences.is_empty() {
-        let next = match ends {
-            false => fences.join_next().await,
-            true => match timeout(FENCE_REST, fences.join_next()).await {
-                Ok(next) => next,
-                Err(_) => break,
-            },
+    for (at, (replica, placed)) in replicas(orphan).enumerate() {
+        let Some(handle) = fenced[at].handle.clone() else { continue };
+        let (group, generation, start) = (orphan.group.group, orphan.generation, node.start);
+        let order = leading.jobs.unanswered.begin(replica.device);
+        // One that was given up counts for nothing but its length: what it misses since then, nobody waited for.
+        let placed = if counts.contains(&replica.device) { placed } else { 0 };
+        let restarted_counts = node.planted == Some(Planted::RestartedTakenForSound);
+        fences.spawn(async move {
+            let answer = fence(&handle, (group, replica.chunk), generation, makes, &order).await;
+            // What is not there took no fence either.
+            let sound =
+                |by: u64, length: Option<u64>| length.is_some() && placed > 0 && (by == placed || restarted_counts);
+            (at, answer.map(|(length, by)| (length, sound(by.unwrap_or(start), length))))
+        });
+    }
+    // Until when more is waited for, once it is known how the group ends.
+    let mut rest: Option<Pin<Box<Sleep>>> = None;
+    loop {
+        let next = tokio::select! {
+            biased;
+            next = fences.join_next() => next,
+            () = over(&mut rest) => break,
         };
+        let Some(ended) = next else { break };
         // A fault in it was said where it happened.
-        if let Some(Ok((at, answer))) = next {
-            fenced[at].answer = Some(answer);
+        let Ok((at, answer)) = ended else { continue };
+        let is_refused = answer.is_err();
+        fenced[at].answer = Some(answer);
+        if is_refused && !several {
+            break;
         }
         let told: Vec<(usize, Known)> = fenced.iter().map(|one| (one.replica.column, one.known())).collect();
-        ends = matches!(ending(stripe, orphan.length, &told), Ending::Ends(_));
+        if rest.is_none() && matches!(ending(stripe, orphan.length, &told), Ending::Ends(_)) {
+            rest = Some(Box::pin(sleep(FENCE_REST)));
+        }
     }
     // What has not answered is still ordered, and counts as that until it does.
     fences.detach_all();
     Ok(fenced)
+}
+
+/// Comes when this has passed; never, if there is none.
+async fn over(rest: &mut Option<Pin<Box<Sleep>>>) {
+    match rest {
+        Some(rest) => rest.as_mut().await,
+        None => std::future::pending().await,
+    }
 }
 
 /// Takes a chunk from its writer. Its length, and which start of its node answered. One that is not there yet is made, empty: else a first append that is on its way
