@@ -132,7 +132,7 @@ fn check_few(seen: &[Seen], name: impl Fn(NodeId) -> String) -> std::result::Res
     }
     let names: Vec<String> = nodes.into_iter().take(8).map(name).collect();
     Err(format!(
-        "{} of {} devices are away, of nodes {}: more than a third of all, and not of one node or rack alone; none is given up by itself; bring them \
+        "{} of {} devices are away, of nodes {}: more than a third of all, and not of one node or rack with half of all at the most; none is given up by itself; bring them \
          back, or say which are gone for good with `stormwell device lost`",
         away.len(),
         seen.len(),

@@ -404,9 +404,9 @@ async fn over(rest: &mut Option<Pin<Box<Sleep>>>) {
     }
 }
 
-/// Takes a chunk from its writer. Its length, and which start of its node answered. One that is not there yet is made, empty: else a first append that is on its way
-/// would make it, and be acknowledged, after the file was closed without its bytes. None: it is not there, and its device takes
-/// no appends.
+/// Takes a chunk from its writer. Its length, and which start of its node answered. One that is not there yet is made, empty: else a first append
+/// that is on its way would make it, and be acknowledged, after the file was closed without its bytes. No length: it is not there, and its device
+/// takes no appends. No start: it is this process.
 async fn fence(
     handle: &DeviceHandle,
     (group, chunk): (GroupId, ChunkId),
