@@ -155,11 +155,17 @@ pub enum Planted {
     GivenUpAfterATurn,
     /// Who ends a group for a writer that is gone takes a process that was started again for one that has all that it took.
     RestartedTakenForSound,
+    /// `client`: a writer says that bytes are written when one of their replicas has them.
+    AcknowledgedWithoutAReplica,
+    /// `client`: a replica that lacks the end of a group that goes on elsewhere stays named.
+    LaggardNotStruck,
+    /// `client`: a file goes on elsewhere with bytes that the group before it has, too.
+    SentAgainFromWrongByte,
 }
 
 impl Planted {
     /// Every one of them.
-    pub const ALL: [Planted; 75] = [
+    pub const ALL: [Planted; 78] = [
         Planted::AnsweredBeforeSync,
         Planted::AnsweredBeforeWrite,
         Planted::EarlyRecordsForgotten,
@@ -235,6 +241,9 @@ impl Planted {
         Planted::SilentReplicaDropped,
         Planted::GivenUpAfterATurn,
         Planted::RestartedTakenForSound,
+        Planted::AcknowledgedWithoutAReplica,
+        Planted::LaggardNotStruck,
+        Planted::SentAgainFromWrongByte,
     ];
 
     /// Whether only several nodes together can have it.
@@ -280,6 +289,9 @@ impl Planted {
             Planted::SilentReplicaDropped => Some("meta lacking::a_silent_replica_that_is_dropped_is_missed"),
             Planted::GivenUpAfterATurn => Some("node control::giving_up::tests::a_new_leader_begins_anew"),
             Planted::RestartedTakenForSound => Some("node cluster::replicas::restarted_ones_do_not_decide"),
+            Planted::AcknowledgedWithoutAReplica => Some("client written::acknowledged_by_all"),
+            Planted::LaggardNotStruck => Some("client written::one_is_full"),
+            Planted::SentAgainFromWrongByte => Some("client written::again_from_its_end"),
             Planted::PromiseForgotten => Some("quorum named::a_refusal_ends_no_promise"),
             _ => None,
         }
@@ -369,6 +381,9 @@ impl Planted {
             Planted::SilentReplicaDropped => "what only a device has that was given up is forgotten",
             Planted::GivenUpAfterATurn => "a new leader gives up devices that it has not waited for",
             Planted::RestartedTakenForSound => "a file loses bytes that it had on a device which is away",
+            Planted::AcknowledgedWithoutAReplica => "bytes are acknowledged that only one replica has",
+            Planted::LaggardNotStruck => "a replica is named that lacks the end of its group",
+            Planted::SentAgainFromWrongByte => "a file has bytes twice where it went on elsewhere",
         }
     }
 }

@@ -110,6 +110,8 @@ pub struct Client {
     user: Option<Arc<User>>,
     /// A fault that its writers have, for tests of the tests.
     pub(crate) planted: Option<Planted>,
+    /// To so many replicas its writers send what they write, if the policy wants them.
+    pub(crate) replicas_max: u32,
 }
 
 /// What all clones share.
@@ -238,6 +240,7 @@ impl Client {
             looked: None,
             user: None,
             planted: None,
+            replicas_max: 1,
         }
     }
 
@@ -265,6 +268,12 @@ impl Client {
     #[must_use]
     pub fn with_planted(&self, planted: Option<Planted>) -> Client {
         Client { planted, ..self.clone() }
+    }
+
+    /// The same session whose writers send to at most so many replicas at once, if the policy wants them.
+    #[must_use]
+    pub fn with_replicas_max(&self, replicas_max: u32) -> Client {
+        Client { replicas_max, ..self.clone() }
     }
 
     /// The session begins at most so many changes from its oldest unanswered one on: as many as its store remembers, which is

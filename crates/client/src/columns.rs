@@ -1,10 +1,10 @@
 //! The chunks of a group as a client has them, and waiting for several of them at once.
 
-use base::error::{Error, ErrorKind, Result};
+use base::error::Result;
 use base::id::DeviceId;
 use base::layout::{Column, Layout, Replica};
 use net::message::Id;
-use net::message::file::{Extent, NewGroup};
+use net::message::file::Extent;
 use std::future::{Future, poll_fn};
 use std::task::Poll;
 
@@ -13,6 +13,12 @@ use std::task::Poll;
 pub(crate) struct Head {
     pub(crate) device: Id,
     pub(crate) chunk: Id,
+}
+
+impl From<Replica> for Head {
+    fn from(replica: Replica) -> Head {
+        Head { device: replica.device.0.into(), chunk: replica.chunk.0.into() }
+    }
 }
 
 impl From<&Column> for Head {
@@ -84,20 +90,6 @@ pub(crate) fn brings_nothing(now: &Layout, before: &Layout) -> bool {
     same_shape && now.columns().iter().zip(before.columns()).all(is_known)
 }
 
-/// The layout of a group to write to. `Protocol` if no group can have it; `Unsupported` if a column has several replicas, all of which
-/// would have to get the bytes: this program sends them to one.
-pub(crate) fn to_write(group: &NewGroup) -> Result<Layout> {
-    let layout = group.layout.checked()?;
-    if layout.columns().iter().all(|column| column.others().is_empty()) {
-        return Ok(layout);
-    }
-    let text = format!(
-        "group {} has several replicas, and this program writes one; nothing was written; use a client of the node's version",
-        group.group
-    );
-    Err(Error::new(ErrorKind::Unsupported, text))
-}
-
 /// What a replica of a column has of an extent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
@@ -152,7 +144,7 @@ pub(crate) async fn together<F: Future>(futures: impl IntoIterator<Item = F>) ->
 
 #[cfg(test)]
 mod tests {
-    use super::{Places, Standing, brings_nothing, parts, to_write, together};
+    use super::{Places, Standing, brings_nothing, parts, together};
     use base::error::ErrorKind;
     use base::id::{ChunkId, DeviceId};
     use base::layout::{Column, Layout};
@@ -187,8 +179,6 @@ mod tests {
         let extent = Extent { length: 4096 + 10, layout: sent.clone(), ..Extent::default() };
         let found = parts(&extent).unwrap().into_iter().map(|part| (part.column, part.device.value(), part.bytes));
         assert_eq!(found.collect::<Vec<_>>(), [(0, 1, 4096), (0, 2, 4096), (1, 3, 10), (1, 1, 10)]);
-        let refused = to_write(&NewGroup { group: 1, room: 0, layout: sent }).map_err(|error| error.kind());
-        assert_eq!(refused.err(), Some(ErrorKind::Unsupported));
     }
 
     /// A reader asks each replica once: near ones before far ones, of equals the one with the fewest bytes under way, of those the first that

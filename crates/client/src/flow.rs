@@ -2,15 +2,17 @@
 
 mod again;
 mod append;
+mod ended;
 mod group;
+mod patience;
 mod refusals;
+mod sending;
 
 use crate::client::Client;
-use crate::columns::Head;
 use crate::synced::Synced;
 use crate::writer::Written;
 use again::Again;
-use append::{Append, Calling, Outcome, Part, Sent, perform};
+use append::{Append, Calling, Part, Sent};
 use base::checksum::BlockSums;
 use base::error::{Error, ErrorKind, Result};
 use base::id::{DeviceId, RequestId};
@@ -18,17 +20,14 @@ use base::limit::{BLOCK, COLUMNS_MAX, COMPRESSED_MIN, RECORD_PAYLOAD_MAX};
 use base::policy::{Compression, Level};
 use base::request;
 use bytes::Bytes;
-use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use group::Group;
-use net::message::chunk;
 use net::message::file::{self, Attributes, OpenedFile};
-use net::{Link, Payload};
+use net::Payload;
 use refusals::Refusals;
 use std::collections::VecDeque;
-use std::future::poll_fn;
 use std::sync::Arc;
-use std::task::Poll;
+use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
@@ -76,6 +75,12 @@ pub(crate) struct Flow {
     /// What goes out again before anything else does.
     again: Again,
     refusals: Refusals,
+    /// Replicas of the present group, which has ended, that lack something of it: the store strikes them out.
+    short: Vec<file::Replica>,
+    /// The present group is being ended.
+    is_ending: bool,
+    /// How long one replica is waited for when another one has answered.
+    patience: Duration,
     /// The number of the next append.
     next: u64,
     /// Who waits for appends to be acknowledged, in their order.
@@ -139,6 +144,9 @@ impl Flow {
             unacknowledged: VecDeque::new(),
             again: Again::default(),
             refusals: Refusals::default(),
+            short: Vec::new(),
+            is_ending: false,
+            patience: patience::FIRST,
             next: 0,
             markers: VecDeque::new(),
             window,
@@ -158,7 +166,7 @@ impl Flow {
             }
             tokio::select! {
                 biased;
-                Some(outcome) = self.in_flight.next(), if !self.in_flight.is_empty() => self.on_append_result(outcome),
+                Some(outcome) = self.next_outcome(), if !self.in_flight.is_empty() => self.on_append_result(outcome),
                 order = inbox.recv() => match order {
                     Some((request, order)) => request::within(request, self.carry_out(order)).await,
                     None => break,
@@ -244,23 +252,6 @@ impl Flow {
         let _gone = reply.send(result);
     }
 
-    fn link(&self, column: usize) -> Link {
-        match &self.group.states[column].link {
-            Some(link) => link.clone(),
-            None => unreachable!("an append goes out after its link is there"),
-        }
-    }
-
-    /// Finds the link for appends to a column that must arrive in their order. Columns on one node share its links.
-    async fn reach_in_order(&mut self, column: usize) -> Result<()> {
-        if self.group.states[column].link.is_none() {
-            let lane = *self.lane.get_or_insert_with(|| self.client.lane());
-            let route = self.client.route(self.group.head(column).device).await?;
-            self.group.states[column].link = Some(route.ordered(lane.wrapping_add(column)));
-        }
-        Ok(())
-    }
-
     /// Whether the last bytes of the present group are on their way.
     fn is_full(&self) -> bool {
         self.sent >= self.group.room
@@ -312,8 +303,7 @@ impl Flow {
             // The seal that ends a chunk is synced, because the metadata store will count on its length.
             let level = if seal { Level::Synced } else { level };
             let part = self.part(part, sums, ahead).await?;
-            let append = self.next_append(piece.column, part, (level, seal), permits);
-            self.send(append).await?;
+            self.send_to_all(piece.column, part, (level, seal), permits).await?;
         }
         Ok(())
     }
@@ -376,11 +366,12 @@ impl Flow {
             columns_max: COLUMNS_MAX as u32,
             full: ids(full),
             gone: ids(gone),
-            replicas_max: 1,
-            short: Vec::new(),
+            replicas_max: self.client.replicas_max,
+            short: self.short.clone(),
         };
         let next = self.client.ask(&ask).await.map_err(|error| explain(error, &self.path))?;
         self.group = Group::new(&next, self.client.sizes.file_chunk)?;
+        self.short.clear();
         self.widen_window();
         self.start = self.start.saturating_add(self.sent);
         (self.sent, self.acknowledged_to) = (0, 0);
@@ -393,133 +384,6 @@ impl Flow {
         if wanted > self.window_bytes {
             self.window.add_permits(wanted - self.window_bytes);
             self.window_bytes = wanted;
-        }
-    }
-
-    /// The append of these bytes behind all before them, or of nothing behind all that a column has.
-    fn next_append(
-        &mut self,
-        column: usize,
-        part: Part,
-        (level, seal): (Level, bool),
-        permits: Option<OwnedSemaphorePermit>,
-    ) -> Append {
-        let begin = self.sent;
-        let Head { device, chunk } = self.group.head(column);
-        let ask = chunk::Append {
-            device,
-            chunk,
-            group: self.group.number,
-            generation: self.generation,
-            offset: self.group.layout.stripe().column_length(begin, column),
-            level: level as u32,
-            seal,
-            small_parts: false,
-        };
-        let number = self.next;
-        self.next += 1;
-        self.sent += part.length();
-        let kept = Sent { end: self.sent, acknowledged: false, bytes: part.bytes(), permits };
-        self.unacknowledged.push_back(kept);
-        let state = &mut self.group.states[column];
-        state.unsynced = level < Level::Synced;
-        Append { ask, number, column, part, request: request::current() }
-    }
-
-    /// Starts an append behind those that are on their way.
-    async fn send(&mut self, append: Append) -> Result<()> {
-        match self.reach_in_order(append.column).await {
-            Ok(()) => (),
-            Err(error) if self.is_gone(append.column, &error) => {
-                self.refused.push((append, error));
-                return Ok(());
-            }
-            Err(error) => return Err(error),
-        }
-        let link = self.link(append.column);
-        let mut call: Calling = Box::pin(perform(link, append));
-        // The first poll puts it into the link's queue, so pieces leave in their order; the rest of it needs no order.
-        match poll_fn(|context| Poll::Ready(call.as_mut().poll(context))).await {
-            Poll::Ready(outcome) => self.on_append_result(outcome),
-            Poll::Pending => self.in_flight.push(call),
-        }
-        Ok(())
-    }
-
-    /// Forgets an append that went well; keeps one that may go better when those before it are there.
-    fn on_append_result(&mut self, (append, result): Outcome) {
-        match result {
-            Ok(answer) => {
-                let end = append.ask.offset.saturating_add(append.part.length());
-                if answer.length < end {
-                    let text = format!(
-                        "the node says that a chunk of {} is {} bytes long after an append that ends at {end}; the file keeps what hflush reported before; this is a fault in Stormwell",
-                        self.path, answer.length
-                    );
-                    return self.fail(Error::new(ErrorKind::Protocol, text));
-                }
-                self.acknowledged(&append);
-            }
-            // An append that overtook another found a gap: the chunk is shorter than it says, or not there.
-            // Once those before it are there, asking again tells whether that was the reason.
-            Err(error)
-                if matches!(
-                    error.kind(),
-                    ErrorKind::Stale
-                        | ErrorKind::NotFound
-                        | ErrorKind::Invalid
-                        | ErrorKind::Busy
-                        | ErrorKind::Full
-                        | ErrorKind::Corrupt
-                ) =>
-            {
-                self.refused.push((append, error));
-            }
-            // A node of an older version: it gets the bytes themselves.
-            Err(error) if error.kind() == ErrorKind::Unsupported && append.part.plain.is_some() => {
-                self.compression = Compression::None;
-                self.refused.push((append, error));
-            }
-            // Others may take what is not acknowledged.
-            Err(error) if self.is_gone(append.column, &error) => self.refused.push((append, error)),
-            Err(error) => {
-                self.fail(explain(error, &self.path));
-            }
-        }
-    }
-
-    /// An append is acknowledged: says up to where all are. What other columns have behind a byte that is not is no part of it.
-    fn acknowledged(&mut self, append: &Append) {
-        let length = append.part.length();
-        let state = &mut self.group.states[append.column];
-        let end = append.ask.offset.saturating_add(length);
-        state.acknowledged = state.acknowledged.max(end);
-        if append.ask.level == Level::Synced as u32 {
-            // With everything before it in the chunk.
-            state.synced = state.synced.max(end);
-        }
-        state.sealed |= append.ask.seal;
-        let first = self.next - self.unacknowledged.len() as u64;
-        // Of a group that was ended while an append of it was asked again nothing is expected any more.
-        if let Some(sent) = append.number.checked_sub(first).and_then(|at| self.unacknowledged.get_mut(at as usize)) {
-            sent.acknowledged = true;
-        }
-        let mut reached = None;
-        while let Some(sent) = self.unacknowledged.pop_front_if(|sent| sent.acknowledged) {
-            reached = Some(sent.end);
-        }
-        if let Some(end) = reached {
-            if end > self.acknowledged_to {
-                self.refusals.progress();
-            }
-            self.acknowledged_to = end;
-            let length = self.start.saturating_add(end);
-            self.progress.send_if_modified(|written| {
-                let further = written.length < length;
-                written.length = length;
-                further
-            });
-            self.answer_markers();
         }
     }
 
@@ -545,14 +409,13 @@ impl Flow {
     /// Asks the columns that have unsynced bytes to sync them. `ask_one`: at least the one with the last byte, which knows whether
     /// the file is still this writer's.
     async fn sync_columns(&mut self, ask_one: bool) -> Result<()> {
-        let unsynced = |flow: &Flow| flow.group.states.iter().map(|state| state.unsynced).collect::<Vec<bool>>();
-        let mut columns = unsynced(self);
+        let columns = 0..self.group.layout.columns().len();
+        let mut columns: Vec<bool> = columns.map(|column| self.group.is_unsynced(column)).collect();
         if ask_one && !columns.contains(&true) {
             columns[self.group.layout.stripe().piece(self.sent - 1, 1).column] = true;
         }
         for column in (0..columns.len()).filter(|column| columns[*column]) {
-            let append = self.next_append(column, Part::empty(), (Level::Synced, false), None);
-            self.send(append).await?;
+            self.send_to_all(column, Part::empty(), (Level::Synced, false), None).await?;
         }
         Ok(())
     }
@@ -565,12 +428,8 @@ impl Flow {
             let room = self.group.room - self.sent;
             if (last.len() as u64) < room {
                 let piece = self.group.layout.stripe().piece(self.sent, last.len() as u64);
-                let alone = self.cell_of(piece.length) == last.len() as u64;
-                if alone
-                    && self.group.states[piece.column].link.is_none()
-                    && let Ok(route) = self.client.route(self.group.head(piece.column).device).await
-                {
-                    self.group.states[piece.column].link = Some(route.link());
+                if self.cell_of(piece.length) == last.len() as u64 {
+                    self.reach_for_one(piece.column).await;
                 }
                 // The end of each column is sealed and synced by the append that brings it.
                 let end = self.sent + last.len() as u64;
@@ -580,11 +439,8 @@ impl Flow {
             }
         }
         self.all_answered().await?;
-        let stripe = self.group.layout.stripe();
-        let lengths: Vec<u64> =
-            (0..self.group.states.len()).map(|column| stripe.column_length(self.sent, column)).collect();
-        if !self.end_columns(&lengths).await?.sealed {
-            // Nothing is missing; only the store knows whether all of it outlives its device.
+        if !self.end_slots().await?.all_sealed {
+            // Nothing is missing; only the store knows whether all of it outlives its device, and it strikes out replicas that lack something.
             self.begin_group().await?;
         }
         let ask = file::Close {

@@ -5,7 +5,7 @@
 //! overtake, and several chunks spread over the devices.
 
 use crate::client::Client;
-use crate::columns::{Head, to_write};
+use crate::columns::Head;
 use crate::packer::{Compound, Results, Touched, Work};
 use crate::room::Tries;
 use crate::writer::CreateOptions;
@@ -40,9 +40,19 @@ struct Shared {
 }
 
 impl Shared {
-    /// One without bytes. `Protocol` if it has several columns: small files lie one after another in one chunk.
+    /// One without bytes. `Protocol` if it has several columns: small files lie one after another in one chunk. `Unsupported` if that has
+    /// several replicas, all of which would have to get the bytes: this program sends them to one.
     fn new(group: &NewGroup) -> Result<Shared> {
-        match to_write(group)?.columns() {
+        let layout = group.layout.checked()?;
+        if layout.has_several() {
+            let text = format!(
+                "group {} for small files has several replicas, and this program writes one; nothing was written; use a client of the \
+                 node's version",
+                group.group
+            );
+            return Err(Error::new(ErrorKind::Unsupported, text));
+        }
+        match layout.columns() {
             [column] => Ok(Shared { number: group.group, head: Head::from(column), length: 0 }),
             columns => {
                 let text = format!(

@@ -137,7 +137,7 @@ impl Client {
             open,
             group_above,
             above_alike,
-            replicas_max: 1,
+            replicas_max: self.replicas_max,
         };
         let opened = self.ask(&ask).await?;
         Ok(FileWriter { made: true, ..FileWriter::start(self.relying_on_nothing(), path, opened, modified_ms)? })
@@ -164,7 +164,7 @@ impl Client {
             generation,
             asked,
             looked,
-            replicas_max: 1,
+            replicas_max: self.replicas_max,
         };
         let opened = self.ask(&ask).await?;
         FileWriter::start(self.relying_on_nothing(), path, opened, 0)

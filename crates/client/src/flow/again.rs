@@ -1,16 +1,15 @@
 //! What was refused goes out again: to where it was meant to go, or elsewhere because its device is full or gone.
 
 use super::append::{Append, Part, Sent, perform};
+use super::ended::Ended;
 use super::refusals::{Next, Reason};
 use super::{Flow, Marker, explain};
-use crate::columns::{Head, together};
 use crate::room::Pauses;
 use base::error::{Error, ErrorKind, Result};
 use base::id::DeviceId;
 use base::planted::Planted;
 use base::policy::Level;
 use bytes::Bytes;
-use futures_util::StreamExt;
 use net::message::chunk;
 use std::collections::VecDeque;
 use tokio::sync::OwnedSemaphorePermit;
@@ -21,14 +20,6 @@ pub(super) struct Again {
     bytes: VecDeque<(Bytes, Option<OwnedSemaphorePermit>)>,
     /// Who waits for some of them.
     pub(super) markers: VecDeque<Marker>,
-}
-
-/// How the columns of a group ended.
-pub(super) struct Ended {
-    /// All are sealed: none of them lies on a device that is gone.
-    pub(super) sealed: bool,
-    /// Bytes of the group that outlive its devices, up to the first that does not.
-    safe: u64,
 }
 
 impl Again {
@@ -43,14 +34,12 @@ impl Flow {
     /// the present group may be another one afterwards.
     pub(super) async fn all_answered(&mut self) -> Result<()> {
         loop {
-            while let Some(outcome) = self.in_flight.next().await {
+            while let Some(outcome) = self.next_outcome().await {
                 self.on_append_result(outcome);
             }
             self.check()?;
-            if self.is_refused_by_another() {
+            if self.is_refused_by_another() || self.insist_on_refused().await? {
                 self.go_on_elsewhere().await?;
-            } else {
-                self.insist_on_refused().await?;
             }
             if self.refusals.is_last_question() {
                 self.go_on_elsewhere().await?;
@@ -63,65 +52,92 @@ impl Flow {
 
     /// Whether this error says that a device takes no more of this file while others may: its disk failed, or its node cannot be reached and
     /// is not the one that keeps the metadata. Where nothing is acknowledged yet it may also be none of the cluster's.
-    pub(super) fn is_gone(&self, column: usize, error: &Error) -> bool {
-        let is_lost = error.kind() == ErrorKind::NotFound && self.group.states[column].acknowledged > 0;
-        !is_lost && self.client.session.routes.is_gone(self.group.head(column).device, error)
+    pub(super) fn is_gone(&self, slot: usize, error: &Error) -> bool {
+        let slot = &self.group.slots[slot];
+        let is_lost = error.kind() == ErrorKind::NotFound && slot.acknowledged > 0;
+        !is_lost && self.client.session.routes.is_gone(slot.head.device, error)
     }
 
-    /// Whether a device took no more that had not refused anything since the acknowledged bytes grew last. Then others may.
+    /// Whether a replica took no more, while those beside it may have, or a device that had not refused anything since the acknowledged bytes
+    /// grew last. Then others may.
     fn is_refused_by_another(&mut self) -> bool {
         let refused = std::mem::take(&mut self.refused);
-        let is_new = refused.iter().map(|(append, error)| self.note_refusal(append.column, error));
+        let is_new = refused.iter().map(|(append, error)| {
+            let is_left = self.group.slots[append.slot].left.is_some();
+            self.note_refusal(append.slot, error) || is_left
+        });
         let is_new = is_new.fold(false, |any, new| any | new);
         self.refused = refused;
         is_new
     }
 
-    /// Remembers that the device of a column takes no more, if this error says so. Whether that is new.
-    fn note_refusal(&mut self, column: usize, error: &Error) -> bool {
-        let (id, now) = (self.group.head(column).device, self.client.session.clock.now());
-        let device = DeviceId(id.value());
-        if !self.is_gone(column, error) {
+    /// Remembers that the device of a replica takes no more, if this error says so. Whether that is new.
+    pub(super) fn note_refusal(&mut self, slot: usize, error: &Error) -> bool {
+        let (device, now) = (self.group.device(slot), self.client.session.clock.now());
+        if !self.is_gone(slot, error) {
             return error.kind() == ErrorKind::Full && self.refusals.note(device, Reason::Full, now);
         }
         let is_new = self.refusals.note(device, Reason::Gone(error.clone()), now);
         if is_new && error.kind() == ErrorKind::Unreachable {
             // The other devices of its node cannot be reached either; to find that out of each would take as long again.
-            for beside in self.client.session.routes.beside(id) {
+            for beside in self.client.session.routes.beside(self.group.slots[slot].head.device) {
                 self.refusals.note(DeviceId(beside.value()), Reason::Gone(error.clone()), now);
             }
         }
         is_new
     }
 
-    /// Asks again for what was refused, in its order, until a device refuses it that others may be tried instead of.
-    async fn insist_on_refused(&mut self) -> Result<()> {
+    /// Asks again for what was refused, in its order, until a device refuses it that others may be tried instead of. True if the group is to be
+    /// ended without replicas that refuse it for good: others of their columns do not.
+    async fn insist_on_refused(&mut self) -> Result<bool> {
         let mut refused = std::mem::take(&mut self.refused);
-        refused.sort_by_key(|(append, _)| append.number);
+        refused.sort_by_key(|(append, _)| (append.number, append.slot));
         let mut refused = refused.into_iter();
+        let mut for_good: Vec<(Append, Error)> = Vec::new();
         while let Some((append, error)) = refused.next() {
-            self.retry_until_room(append, error).await?;
+            if for_good.iter().any(|(other, _)| other.slot == append.slot) {
+                for_good.push((append, error));
+                continue;
+            }
+            let slot = append.slot;
+            match self.retry_until_room(append, error).await? {
+                None => (),
+                Some((append, error)) if self.has_beside(slot) && !self.is_passing(slot, &error) => {
+                    for_good.push((append, error));
+                }
+                Some(elsewhere) => {
+                    self.refused.push(elsewhere);
+                    self.refused.extend(for_good);
+                    self.refused.extend(refused);
+                    return Ok(false);
+                }
+            }
             self.check()?;
-            if !self.refused.is_empty() {
-                self.refused.extend(refused);
-                return Ok(());
+        }
+        if for_good.is_empty() {
+            return Ok(false);
+        }
+        for (append, error) in &for_good {
+            let is_well = |slot| self.is_well(slot) && !for_good.iter().any(|(other, _)| other.slot == slot);
+            if !self.group.beside(append.slot).any(is_well) {
+                return Err(explain(error.clone(), &self.path));
             }
         }
-        Ok(())
+        for_good.iter().for_each(|(append, error)| self.leave(append.slot, error.clone()));
+        self.refused = for_good;
+        Ok(true)
     }
 
-    /// Asks again for an append all of whose predecessors are there, as long as only room is missing, or its device.
-    async fn retry_until_room(&mut self, mut append: Append, mut error: Error) -> Result<()> {
+    /// Asks again for an append all of whose predecessors are there, as long as only room is missing, or its device. It comes back if
+    /// that is not to be waited for, or if the replica refuses it for good and is not the only one.
+    async fn retry_until_room(&mut self, mut append: Append, mut error: Error) -> Result<Option<(Append, Error)>> {
         let mut pauses = Pauses::default();
         loop {
-            if error.kind() == ErrorKind::Full || self.is_gone(append.column, &error) {
+            if self.is_passing(append.slot, &error) {
                 let device = DeviceId(append.ask.device.value());
                 match self.refusals.next(device, self.client.session.clock.now()) {
                     Next::Wait => pauses.rest().await,
-                    Next::Elsewhere => {
-                        self.refused.push((append, error));
-                        return Ok(());
-                    }
+                    Next::Elsewhere => return Ok(Some((append, error))),
                     Next::GiveUp => {
                         let only = self.refusals.only_full();
                         self.progress.send_modify(|written| written.full = only);
@@ -129,37 +145,49 @@ impl Flow {
                     }
                 }
             }
-            let mut result = self.reach_in_order(append.column).await.map(|()| chunk::AppendAnswer::default());
+            let mut result = self.reach_in_order(append.slot).await.map(|()| chunk::AppendAnswer::default());
             if result.is_ok() {
-                (append, result) = perform(self.link(append.column), append).await;
+                let (link, limit) = (self.link(append.slot), self.limit_alone(append.slot));
+                (append, result) = perform(link, append, limit).await;
             }
             match result {
-                Err(again) if again.kind() == ErrorKind::Full || self.is_gone(append.column, &again) => error = again,
+                Err(again) if self.is_passing(append.slot, &again) => error = again,
                 Err(again) if again.kind() == ErrorKind::Unsupported && append.part.plain.is_some() => {
                     append.part = Part::plain(append.part.plain.take().unwrap_or_default(), None);
                     error = again;
                 }
+                Err(again) if self.is_asked_again(append.slot, &again) => return Ok(Some((append, again))),
                 Err(again) => return Err(explain(again, &self.path)),
                 Ok(_) => {
                     self.acknowledged(&append);
-                    return Ok(());
+                    return Ok(None);
                 }
             }
         }
     }
 
+    /// Whether only room is missing for an append that was refused so, or its device.
+    fn is_passing(&self, slot: usize, error: &Error) -> bool {
+        error.kind() == ErrorKind::Full || self.is_gone(slot, error)
+    }
+
     /// Ends the present group with what is there of it, and begins the next on devices that have not refused anything, if there are
     /// such: else the same ones are waited for. Every append is answered.
     async fn go_on_elsewhere(&mut self) -> Result<()> {
+        self.is_ending = true;
+        if self.group.layout.has_several() {
+            self.ask_well_ones().await;
+        }
         // What other columns have behind the first byte that is missing is sealed with the rest, and is garbage when the group has ended.
-        let there: Vec<u64> = self.group.states.iter().map(|state| state.acknowledged).collect();
-        let Ended { safe, .. } = self.end_columns(&there).await?;
+        let Ended { length, .. } = self.end_slots().await?;
         self.refused.clear();
         // Readers may have seen more than is acknowledged, if what is not answered before it is a wish to sync: it stays in its place.
         let ends_at_sent = self.client.planted == Some(Planted::GroupEndedAtSent);
-        let end = if ends_at_sent { self.sent } else { safe.max(self.acknowledged_to) };
+        let end = if ends_at_sent { self.sent } else { length.max(self.acknowledged_to) };
+        let from_wrong_byte = self.client.planted == Some(Planted::SentAgainFromWrongByte);
+        let there = if from_wrong_byte { self.acknowledged_to } else { end };
         let again = std::mem::take(&mut self.again);
-        let missing = self.unacknowledged.drain(..).filter(|sent| sent.end > end);
+        let missing = self.unacknowledged.drain(..).filter(|sent| sent.end > there);
         let missing = missing.map(|Sent { bytes, permits, .. }| (bytes, permits));
         self.again.bytes = missing.chain(again.bytes).filter(|(bytes, _)| !bytes.is_empty()).collect();
         if self.client.planted == Some(Planted::SyncedAtEarlyEnd) {
@@ -167,7 +195,11 @@ impl Flow {
         }
         self.again.markers = self.markers.drain(..).chain(again.markers).collect();
         (self.sent, self.acknowledged_to) = (end, end);
-        self.begin_group().await
+        self.begin_group().await?;
+        self.is_ending = false;
+        // All of the group is acknowledged by now: what lacked some of it is struck out. Nothing else may come that would say so.
+        self.tell(self.start);
+        Ok(())
     }
 
     /// Begins the next group behind what was sent in the present one, all of which is acknowledged. Full devices may have room in a while; for
@@ -179,8 +211,8 @@ impl Flow {
                 Err(error) if error.kind() == ErrorKind::Full => error,
                 Err(error) => return Err(error),
                 Ok(()) => {
-                    let columns = 0..self.group.states.len();
-                    let devices = columns.map(|column| DeviceId(self.group.head(column).device.value()));
+                    let slots = 0..self.group.slots.len();
+                    let devices = slots.map(|slot| self.group.device(slot));
                     if self.refusals.is_given_again(devices) {
                         continue;
                     }
@@ -198,56 +230,6 @@ impl Flow {
             }
             pauses.rest().await;
         }
-    }
-
-    /// Seals the columns, which have so many bytes, unless they have none or were sealed with their last ones. Those on devices that are gone
-    /// stay as they are: what is acknowledged of them has to be synced, or it may be lost, and the writer has let go of it.
-    pub(super) async fn end_columns(&mut self, lengths: &[u64]) -> Result<Ended> {
-        let ending = self.group.states.iter().zip(lengths).enumerate();
-        let ending = ending.filter(|(_, (state, length))| **length > 0 && !state.sealed).map(|(column, _)| column);
-        let ending: Vec<usize> = ending.collect();
-        let mut kept = lengths.to_vec();
-        let mut of_gone = None;
-        let sealed = together(ending.iter().map(|column| self.seal(*column, lengths[*column]))).await;
-        for (column, asked) in ending.into_iter().zip(sealed) {
-            let Err(error) = asked else { continue };
-            if !self.is_gone(column, &error) {
-                return Err(explain(error, &self.path));
-            }
-            self.note_refusal(column, &error);
-            kept[column] = self.group.states[column].synced.min(lengths[column]);
-            of_gone.get_or_insert((column, error));
-        }
-        let safe = self.group.layout.length(kept.into_iter().enumerate());
-        let Some((column, error)) = of_gone else { return Ok(Ended { sealed: true, safe }) };
-        if safe < self.acknowledged_to && self.client.planted != Some(Planted::UnsyncedLeftBehind) {
-            return Err(self.lost(safe, column, &error));
-        }
-        Ok(Ended { sealed: false, safe })
-    }
-
-    /// Seals one column. A device that is known to be gone is not asked.
-    async fn seal(&self, column: usize, length: u64) -> Result<()> {
-        let Head { device, chunk } = self.group.head(column);
-        if let Some(gone) = self.refusals.gone(DeviceId(device.value())) {
-            return Err(gone.clone());
-        }
-        let ask = chunk::Seal { device, chunk, generation: self.generation, length };
-        self.client.ask_at(device, &ask).await.map(drop)
-    }
-
-    /// What was acknowledged and not synced when a device went: from this byte of the group on.
-    fn lost(&self, safe: u64, column: usize, error: &Error) -> Error {
-        let text = format!(
-            "bytes {} to {} of {} were written and not yet synced when device {} went, and may be lost; all before them are safe; write the \
-             file anew, or see how long it is when the device is back and append to that ({})",
-            self.start.saturating_add(safe),
-            self.start.saturating_add(self.acknowledged_to),
-            self.path,
-            DeviceId(self.group.head(column).device.value()),
-            error.text()
-        );
-        Error::new(error.kind(), text)
     }
 
     /// Sends what goes out again, as much as the present group has room for. False: there is nothing.

@@ -128,6 +128,11 @@ impl Refusals {
         now.since(*self.since.get_or_insert(now)) >= FULL_WAIT
     }
 
+    /// Whether a device took no more since the acknowledged bytes grew last.
+    pub(super) fn has_refused(&self, device: DeviceId) -> bool {
+        self.devices.get(&device).is_some_and(|known| !known.is_old)
+    }
+
     /// What was heard of a device that is gone.
     pub(super) fn gone(&self, device: DeviceId) -> Option<&Error> {
         match self.devices.get(&device) {

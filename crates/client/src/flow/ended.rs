@@ -1,0 +1,186 @@
+//! A group ends before it is full, or with its file: its replicas are sealed, and those that lack something of it are named, so that the store
+//! strikes them out with the change that closes the group.
+
+use super::append::perform;
+use super::{Flow, explain};
+use crate::columns::{Head, together};
+use base::ended::{Ending, Has, Known, ending};
+use base::error::{Error, ErrorKind, Result};
+use base::id::DeviceId;
+use base::planted::Planted;
+use net::message::{chunk, file};
+use std::collections::BTreeSet;
+
+/// How the replicas of a group ended.
+pub(super) struct Ended {
+    /// All are sealed with all of it: none of them lies on a device that is gone.
+    pub(super) all_sealed: bool,
+    /// How long the group is: bytes of it that outlive its devices, up to the first that does not.
+    pub(super) length: u64,
+}
+
+impl Flow {
+    /// Whether the column of this replica has others.
+    pub(super) fn has_beside(&self, slot: usize) -> bool {
+        self.group.beside(slot).next().is_some()
+    }
+
+    /// Whether a replica takes bytes, as far as is known.
+    pub(super) fn is_well(&self, slot: usize) -> bool {
+        self.group.slots[slot].left.is_none() && self.refusals.gone(self.group.device(slot)).is_none()
+    }
+
+    /// Whether the column of this replica has another one that is well.
+    pub(super) fn has_another(&self, slot: usize) -> bool {
+        self.group.beside(slot).any(|beside| self.is_well(beside))
+    }
+
+    /// The group goes on, and ends, without this replica.
+    pub(super) fn leave(&mut self, slot: usize, error: Error) {
+        self.group.slots[slot].left.get_or_insert(error);
+    }
+
+    /// Whether a group can go on without a replica that says this when it is asked again, because others of its column do not: its node has lost
+    /// what it had not synced, its chunk is damaged or fenced, or it cannot be reached.
+    pub(super) fn is_asked_again(&self, slot: usize, error: &Error) -> bool {
+        let is_of_one_replica = matches!(
+            error.kind(),
+            ErrorKind::Stale
+                | ErrorKind::NotFound
+                | ErrorKind::Corrupt
+                | ErrorKind::Io
+                | ErrorKind::Unreachable
+                | ErrorKind::Refused
+                | ErrorKind::Protocol
+        );
+        is_of_one_replica && self.has_beside(slot)
+    }
+
+    /// Asks replicas that are well once more for what they refused, in its order: an append that overtook another one would leave them without the
+    /// rest of the group, though they are as good as the others.
+    pub(super) async fn ask_well_ones(&mut self) {
+        let mut refused = std::mem::take(&mut self.refused);
+        refused.sort_by_key(|(append, _)| (append.number, append.slot));
+        let mut behind = BTreeSet::new();
+        for (append, _) in refused {
+            let slot = append.slot;
+            let takes_more = self.is_well(slot) && !self.refusals.has_refused(self.group.device(slot));
+            if !takes_more || behind.contains(&slot) || self.reach_in_order(slot).await.is_err() {
+                behind.insert(slot);
+                continue;
+            }
+            let (link, limit) = (self.link(slot), self.limit_alone(slot));
+            let (append, result) = perform(link, append, limit).await;
+            match result {
+                Ok(_) => self.acknowledged(&append),
+                Err(_) => drop(behind.insert(slot)),
+            }
+        }
+    }
+
+    /// Seals the replicas at what they have acknowledged, unless they have nothing or were sealed with their last bytes, and says how the group
+    /// ends by that. Every append is answered. Those that are gone stay as they are; if a column has no other what is acknowledged of it has to be
+    /// synced, or it may be lost, and the writer has let go of it.
+    pub(super) async fn end_slots(&mut self) -> Result<Ended> {
+        let unsealed = self.group.slots.iter().enumerate().filter(|(_, slot)| slot.acknowledged > 0 && !slot.sealed);
+        let unsealed: Vec<usize> = unsealed.map(|(slot, _)| slot).collect();
+        let sealed = together(unsealed.iter().map(|slot| self.seal(*slot))).await;
+        for (slot, asked) in unsealed.into_iter().zip(sealed) {
+            match asked {
+                Ok(()) => self.group.slots[slot].sealed = true,
+                Err(error) if self.is_gone(slot, &error) || self.is_asked_again(slot, &error) => {
+                    self.note_refusal(slot, &error);
+                    self.leave(slot, error);
+                }
+                Err(error) => return Err(explain(error, &self.path)),
+            }
+        }
+        self.check_left()?;
+        let known: Vec<(usize, Known)> = (0..self.group.slots.len()).map(|slot| self.known(slot)).collect();
+        match ending(self.group.layout.stripe(), self.acknowledged_to, &known) {
+            Ending::Ends(end) if end.length >= self.acknowledged_to || self.leaves_unsynced() => {
+                self.short = self.lacking(&end.parts);
+                let all_sealed = self.short.is_empty() && self.group.slots.iter().all(|slot| slot.left.is_none());
+                Ok(Ended { all_sealed, length: end.length })
+            }
+            Ending::Ends(end) => Err(self.lost(end.length)),
+            // Whatever was sealed has all that it ever answered, and what is acknowledged all have answered.
+            Ending::Waits(_) => Err(self.lost(0)),
+        }
+    }
+
+    fn leaves_unsynced(&self) -> bool {
+        self.client.planted == Some(Planted::UnsyncedLeftBehind)
+    }
+
+    /// Seals one replica. One that is known to be gone is not asked.
+    async fn seal(&self, slot: usize) -> Result<()> {
+        let has = &self.group.slots[slot];
+        if let Some(gone) = has.left.as_ref().or_else(|| self.refusals.gone(self.group.device(slot))) {
+            return Err(gone.clone());
+        }
+        let Head { device, chunk } = has.head;
+        let ask = chunk::Seal { device, chunk, generation: self.generation, length: has.acknowledged };
+        let call = async { self.client.ask_at(device, &ask).await.map(drop) };
+        match self.limit_alone(slot) {
+            None => call.await,
+            Some(limit) => limit.keep(call, self.group.device(slot)).await,
+        }
+    }
+
+    /// A column all of whose replicas were left ends with what is synced if their devices are gone; if they refuse this writer, it has failed.
+    fn check_left(&self) -> Result<()> {
+        let slots = self.group.slots.iter().enumerate();
+        for (slot, error) in slots.filter_map(|(slot, has)| Some((slot, has.left.as_ref()?))) {
+            let all_left = self.group.beside(slot).all(|beside| self.group.slots[beside].left.is_some());
+            if all_left && !self.is_gone(slot, error) {
+                return Err(explain(error.clone(), &self.path));
+            }
+        }
+        Ok(())
+    }
+
+    /// What is known of a replica when all that can be sealed are.
+    fn known(&self, slot: usize) -> (usize, Known) {
+        let has = &self.group.slots[slot];
+        let of = &self.group.slots[self.group.of(has.column)];
+        let known = match has.left {
+            None => Known::Answered { length: has.acknowledged, sound: true },
+            Some(_) if of.iter().any(|other| other.left.is_none()) => Known::Unanswered,
+            // None is named for less than it has if each counts with what is synced on all.
+            Some(_) => {
+                let length = of.iter().map(|other| other.synced).min().unwrap_or_default();
+                Known::Answered { length, sound: true }
+            }
+        };
+        (has.column, known)
+    }
+
+    /// The replicas that lack something of the group that has ended.
+    fn lacking(&self, parts: &[Has]) -> Vec<file::Replica> {
+        if self.client.planted == Some(Planted::LaggardNotStruck) {
+            return Vec::new();
+        }
+        let lacking = self.group.slots.iter().zip(parts).filter(|(_, has)| **has != Has::All);
+        lacking.map(|(slot, _)| file::Replica { device: slot.head.device, chunk: slot.head.chunk }).collect()
+    }
+
+    /// What was acknowledged and not synced when a device went: from this byte of the group on.
+    fn lost(&self, safe: u64) -> Error {
+        let mut left = self.group.slots.iter().filter_map(|slot| Some((slot.head.device, slot.left.as_ref()?)));
+        let Some((device, error)) = left.next() else {
+            let text = format!("the replicas of {} have less than they acknowledged; this is a fault in Stormwell", self.path);
+            return Error::new(ErrorKind::Protocol, text);
+        };
+        let text = format!(
+            "bytes {} to {} of {} were written and not yet synced when device {} went, and may be lost; all before them are safe; write the \
+             file anew, or see how long it is when the device is back and append to that ({})",
+            self.start.saturating_add(safe),
+            self.start.saturating_add(self.acknowledged_to),
+            self.path,
+            DeviceId(device.value()),
+            error.text()
+        );
+        Error::new(error.kind(), text)
+    }
+}

@@ -1,0 +1,125 @@
+//! How long a writer waits for one replica of a column when another one has answered. One that is silent is given up, so that the file goes on
+//! without it: its node may be stopped, cut off or gone, and only the time tells.
+
+use super::Flow;
+use super::append::Outcome;
+use base::error::{Error, ErrorKind, Result};
+use base::id::DeviceId;
+use base::policy::Level;
+use base::unit::Time;
+use base::watched::{Stop, Stopped};
+use futures_util::StreamExt;
+use std::time::Duration;
+
+/// So long at first: readers wait as long for a replica before they ask another one. A node that is up answers an append in milliseconds, and one
+/// that is given up for nothing costs a copy of up to a chunk.
+pub(super) const FIRST: Duration = Duration::from_secs(2);
+
+/// It doubles with each replica that is given up, to this: where all are slow by turns, none is to blame.
+const LAST: Duration = Duration::from_secs(16);
+
+/// So much longer is waited for what is on its way to stable media, and for a call that nobody else has answered yet: a disk that syncs a full
+/// cache is no dead one.
+const OF_SYNCS: u32 = 4;
+
+/// How long the calls to a replica may last: until it is given up, and no longer than this.
+pub(super) struct Limit {
+    pub(super) given_up: Stopped,
+    pub(super) at_most: Option<Duration>,
+}
+
+impl Limit {
+    /// What comes of a call to this device; `Unreachable` if it is not waited for any more.
+    pub(super) async fn keep<T>(self, call: impl Future<Output = Result<T>>, device: DeviceId) -> Result<T> {
+        let over = async {
+            match self.at_most {
+                None => self.given_up.until().await,
+                Some(at_most) => {
+                    let _heard_or_late = tokio::time::timeout(at_most, self.given_up.until()).await;
+                }
+            }
+        };
+        tokio::select! {
+            biased;
+            result = call => result,
+            () = over => Err(silent(device)),
+        }
+    }
+}
+
+fn silent(device: DeviceId) -> Error {
+    let text = format!(
+        "device {device} has not answered while another replica has; the file goes on without it, and gets another copy later"
+    );
+    Error::new(ErrorKind::Unreachable, text)
+}
+
+/// Hears when a replica is given up.
+pub(super) struct GivenUp {
+    stop: Stop,
+    stopped: Stopped,
+}
+
+impl GivenUp {
+    pub(super) fn new() -> GivenUp {
+        let (stop, stopped) = Stop::new();
+        GivenUp { stop, stopped }
+    }
+}
+
+impl Flow {
+    /// How long an append to this replica may last; as long as its link lets it, if the column has no other.
+    pub(super) fn limit(&self, slot: usize) -> Option<Limit> {
+        let given_up = self.group.slots[slot].given_up.as_ref()?;
+        Some(Limit { given_up: given_up.stopped.clone(), at_most: None })
+    }
+
+    /// The same for a call that is made alone.
+    pub(super) fn limit_alone(&self, slot: usize) -> Option<Limit> {
+        let at_most = self.patience.saturating_mul(OF_SYNCS);
+        self.limit(slot).filter(|_| self.has_another(slot)).map(|limit| Limit { at_most: Some(at_most), ..limit })
+    }
+
+    /// The next append that is answered, or that is not waited for any more. None if none is on its way.
+    pub(super) async fn next_outcome(&mut self) -> Option<Outcome> {
+        while self.group.layout.has_several() {
+            let Some(due) = self.overdue().map(|(due, _)| due).min() else { break };
+            let left = due.since(self.client.session.clock.now());
+            tokio::select! {
+                biased;
+                outcome = self.in_flight.next() => return outcome,
+                () = tokio::time::sleep(left) => self.give_up_overdue(),
+            }
+        }
+        self.in_flight.next().await
+    }
+
+    /// The replicas that have not answered an append which another one that is well has, and when each is given up for it.
+    fn overdue(&self) -> impl Iterator<Item = (Time, usize)> + '_ {
+        let waited = self.unacknowledged.iter().filter_map(|sent| Some((sent.first?, sent)));
+        let slots = waited.flat_map(move |(first, sent)| {
+            let of = self.group.of(sent.column);
+            let waits = move |slot: usize| sent.waits & (1 << (slot - of.start)) != 0;
+            let factor = if sent.level == Level::Synced { OF_SYNCS } else { 1 };
+            let due = first.after(self.patience.saturating_mul(factor));
+            let has_answered = self.group.of(sent.column).any(|slot| !waits(slot) && self.is_well(slot));
+            let slots = self.group.of(sent.column).filter(move |slot| has_answered && waits(*slot));
+            slots.filter(|slot| self.is_well(*slot)).map(move |slot| (due, slot))
+        });
+        slots
+    }
+
+    /// One after another: each has to have one beside it that is well still.
+    fn give_up_overdue(&mut self) {
+        let now = self.client.session.clock.now();
+        loop {
+            let overdue = self.overdue().find(|(due, _)| *due <= now);
+            let Some((_, slot)) = overdue else { return };
+            self.leave(slot, silent(self.group.device(slot)));
+            if let Some(given_up) = &self.group.slots[slot].given_up {
+                given_up.stop.stop();
+            }
+            self.patience = self.patience.saturating_mul(2).min(LAST);
+        }
+    }
+}
