@@ -290,7 +290,7 @@ impl Planted {
             Planted::GivenUpAfterATurn => Some("node control::giving_up::tests::a_new_leader_begins_anew"),
             Planted::RestartedTakenForSound => Some("node cluster::replicas::restarted_ones_do_not_decide"),
             Planted::AcknowledgedWithoutAReplica => Some("client written::acknowledged_by_all"),
-            Planted::LaggardNotStruck => Some("client written::one_is_full"),
+            Planted::LaggardNotStruck => Some("client written::a_laggard_is_noticed"),
             Planted::SentAgainFromWrongByte => Some("client written::again_from_its_end"),
             Planted::PromiseForgotten => Some("quorum named::a_refusal_ends_no_promise"),
             _ => None,

@@ -1,7 +1,7 @@
 //! What was refused goes out again: to where it was meant to go, or elsewhere because its device is full or gone.
 
 use super::append::{Append, Part, Sent, perform};
-use super::ended::Ended;
+use super::ended::{Ended, worst};
 use super::refusals::{Next, Reason};
 use super::{Flow, Marker, explain};
 use crate::room::Pauses;
@@ -74,11 +74,14 @@ impl Flow {
     /// Remembers that the device of a replica takes no more, if this error says so. Whether that is new.
     pub(super) fn note_refusal(&mut self, slot: usize, error: &Error) -> bool {
         let (device, now) = (self.group.device(slot), self.client.session.clock.now());
-        if !self.is_gone(slot, error) {
+        let is_gone = self.is_gone(slot, error);
+        // One that others were heard beside may be gone also if its node alone keeps the metadata, and does that.
+        let is_silent = error.kind() == ErrorKind::Unreachable && self.group.slots[slot].left.is_some();
+        if !is_gone && !is_silent {
             return error.kind() == ErrorKind::Full && self.refusals.note(device, Reason::Full, now);
         }
         let is_new = self.refusals.note(device, Reason::Gone(error.clone()), now);
-        if is_new && error.kind() == ErrorKind::Unreachable {
+        if is_new && is_gone && error.kind() == ErrorKind::Unreachable {
             // The other devices of its node cannot be reached either; to find that out of each would take as long again.
             for beside in self.client.session.routes.beside(self.group.slots[slot].head.device) {
                 self.refusals.note(DeviceId(beside.value()), Reason::Gone(error.clone()), now);
@@ -120,6 +123,7 @@ impl Flow {
         for (append, error) in &for_good {
             let is_well = |slot| self.is_well(slot) && !for_good.iter().any(|(other, _)| other.slot == slot);
             if !self.group.beside(append.slot).any(is_well) {
+                let error = worst(for_good.iter().map(|(_, error)| error)).unwrap_or(error);
                 return Err(explain(error.clone(), &self.path));
             }
         }
@@ -194,11 +198,15 @@ impl Flow {
             self.markers.drain(..).for_each(|marker| drop(marker.reply.send(Ok(()))));
         }
         self.again.markers = self.markers.drain(..).chain(again.markers).collect();
+        let is_further = end > self.acknowledged_to;
         (self.sent, self.acknowledged_to) = (end, end);
         self.begin_group().await?;
         self.is_ending = false;
         // All of the group is acknowledged by now: what lacked some of it is struck out. Nothing else may come that would say so.
         self.tell(self.start);
+        if is_further {
+            self.refusals.progress();
+        }
         Ok(())
     }
 

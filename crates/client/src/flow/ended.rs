@@ -19,6 +19,11 @@ pub(super) struct Ended {
     pub(super) length: u64,
 }
 
+/// Which of several errors a writer is told: that somebody else has the file says more than that a node is silent.
+pub(super) fn worst<'a>(errors: impl Iterator<Item = &'a Error>) -> Option<&'a Error> {
+    errors.min_by_key(|error| error.kind() != ErrorKind::Stale)
+}
+
 impl Flow {
     /// Whether the column of this replica has others.
     pub(super) fn has_beside(&self, slot: usize) -> bool {
@@ -130,14 +135,15 @@ impl Flow {
 
     /// A column all of whose replicas were left ends with what is synced if their devices are gone; if they refuse this writer, it has failed.
     fn check_left(&self) -> Result<()> {
-        let slots = self.group.slots.iter().enumerate();
-        for (slot, error) in slots.filter_map(|(slot, has)| Some((slot, has.left.as_ref()?))) {
-            let all_left = self.group.beside(slot).all(|beside| self.group.slots[beside].left.is_some());
-            if all_left && !self.is_gone(slot, error) {
-                return Err(explain(error.clone(), &self.path));
-            }
+        let is_left = |slot: usize| self.group.slots[slot].left.as_ref();
+        let refusing = (0..self.group.slots.len()).filter_map(|slot| {
+            let error = is_left(slot).filter(|error| !self.is_gone(slot, error))?;
+            self.group.beside(slot).all(|beside| is_left(beside).is_some()).then_some(error)
+        });
+        match worst(refusing) {
+            None => Ok(()),
+            Some(error) => Err(explain(error.clone(), &self.path)),
         }
-        Ok(())
     }
 
     /// What is known of a replica when all that can be sealed are.
@@ -169,7 +175,8 @@ impl Flow {
     fn lost(&self, safe: u64) -> Error {
         let mut left = self.group.slots.iter().filter_map(|slot| Some((slot.head.device, slot.left.as_ref()?)));
         let Some((device, error)) = left.next() else {
-            let text = format!("the replicas of {} have less than they acknowledged; this is a fault in Stormwell", self.path);
+            let text =
+                format!("the replicas of {} have less than they acknowledged; this is a fault in Stormwell", self.path);
             return Error::new(ErrorKind::Protocol, text);
         };
         let text = format!(

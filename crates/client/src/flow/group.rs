@@ -1,7 +1,7 @@
 //! The group that a writer's bytes go to, and how far each replica of its columns is.
 
-use crate::columns::Head;
 use super::patience::GivenUp;
+use crate::columns::Head;
 use base::error::{Error, Result};
 use base::id::DeviceId;
 use base::layout::{Layout, Replica};

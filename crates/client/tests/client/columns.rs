@@ -24,7 +24,7 @@ fn is_ahead(fake: &Arc<Fake>) -> bool {
 }
 
 /// How much of the file with this name is on stable media.
-fn durable(fake: &Arc<Fake>, path: &str) -> u64 {
+pub fn durable(fake: &Arc<Fake>, path: &str) -> u64 {
     let state = fake.state();
     let file = &state.files.by_number[&state.files.by_path[path]];
     let Some(group) = file.writer else { return file.length };
@@ -33,7 +33,7 @@ fn durable(fake: &Arc<Fake>, path: &str) -> u64 {
     file.length + layout.length(layout.replicas().map(|replica| (replica.column, synced(replica))))
 }
 
-async fn read_all(reader: &FileReader) -> Bytes {
+pub async fn read_all(reader: &FileReader) -> Bytes {
     Bytes::from(reader.read_at(0, u64::MAX).await.expect("read").concat())
 }
 

@@ -11,3 +11,4 @@ mod ranges;
 mod replicas;
 mod routes;
 mod store;
+mod written;
