@@ -27,7 +27,7 @@ fn replicated(seed: u64, replicas: u64, is_wide: bool) -> Arc<Fake> {
 
 /// All kinds of them, by seed: two replicas or three, narrow or wide.
 fn some_kind(seed: u64) -> Arc<Fake> {
-    replicated(seed, 2 + seed % 2, seed / 2 % 2 == 0)
+    replicated(seed, 2 + seed % 2, (seed / 2).is_multiple_of(2))
 }
 
 async fn create(client: &Client) -> FileWriter {
