@@ -17,7 +17,7 @@ fn is_ahead(fake: &Arc<Fake>) -> bool {
     let state = fake.state();
     state.files.groups.values().any(|group| {
         let layout = layout_of(group);
-        let length = |replica: Replica| state.chunks.get(&replica.chunk.0).map_or(0, |chunk| chunk.length);
+        let length = |replica: Replica| state.stored(replica.chunk, replica.device).map_or(0, |chunk| chunk.length);
         let lengths: Vec<(usize, u64)> = layout.replicas().map(|replica| (replica.column, length(replica))).collect();
         layout.length(lengths.iter().copied()) < lengths.iter().map(|(_, length)| length).sum()
     })
@@ -29,7 +29,7 @@ fn durable(fake: &Arc<Fake>, path: &str) -> u64 {
     let file = &state.files.by_number[&state.files.by_path[path]];
     let Some(group) = file.writer else { return file.length };
     let layout = layout_of(&state.files.groups[&group]);
-    let synced = |replica: Replica| state.chunks.get(&replica.chunk.0).map_or(0, |chunk| chunk.synced);
+    let synced = |replica: Replica| state.stored(replica.chunk, replica.device).map_or(0, |chunk| chunk.synced);
     file.length + layout.length(layout.replicas().map(|replica| (replica.column, synced(replica))))
 }
 

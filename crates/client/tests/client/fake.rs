@@ -81,7 +81,8 @@ pub struct Fake {
 pub struct State {
     pub faults: Faults,
     pub files: file::Files,
-    pub chunks: BTreeMap<u128, chunk::Stored>,
+    /// By chunk and device.
+    pub chunks: BTreeMap<(u128, u128), chunk::Stored>,
     pub bags: BTreeMap<u64, bag::Stored>,
     /// Answers to changes of names, by session and call number.
     remembered: BTreeMap<(u128, u64), std::result::Result<Vec<u8>, Error>>,
@@ -92,8 +93,16 @@ pub struct State {
     pub full_devices: BTreeSet<u128>,
     /// Those of them that failed a sync: they take no changes, and what was not synced there is lost.
     pub failed_devices: BTreeSet<u128>,
+    /// Those that hear nothing and say nothing.
+    pub dead: BTreeSet<u128>,
+    /// What waits until it is not held any more.
+    pub held: BTreeSet<Held>,
+    /// How often the process behind a device started, where that is more than once.
+    pub starts: BTreeMap<u128, u64>,
     /// Groups of files that ended early because a device took no more.
     pub ended_early: u64,
+    /// Replicas that writers said to be short: chunk and device.
+    pub short: Vec<(u128, u128)>,
     /// How writers are told to make bytes smaller; chunks of the fake know no cells.
     pub compression: Compression,
     /// How wide files become.
@@ -114,6 +123,15 @@ pub struct State {
     pub finished_packs: Vec<u64>,
     /// Calls by kind.
     pub calls: BTreeMap<u16, u64>,
+}
+
+/// Calls that are carried out later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Held {
+    /// All that are about this device.
+    Device(u128),
+    /// All of this kind.
+    Kind(u16),
 }
 
 /// Virtual time.
@@ -187,6 +205,8 @@ impl Fake {
         if faults.unreachable {
             return Err(Error::new(ErrorKind::Unreachable, "nothing was heard for 10 s"));
         }
+        let device = nodes::device_of(call)?.map(|device| device.value());
+        self.come_to(device, call.kind).await?;
         self.delay(faults.delay_max).await;
         let mut answer = self.answer(call).await;
         while faults.lose_one_in > 0 && self.random.one_in(faults.lose_one_in) {
@@ -201,6 +221,22 @@ impl Fake {
             return Err(Error::new(ErrorKind::Unreachable, "nothing was heard for 10 s"));
         }
         answer
+    }
+
+    /// Waits while such calls are held, and as long as a link does for one that is dead.
+    async fn come_to(&self, device: Option<u128>, kind: u16) -> Result<()> {
+        let is_held = |held: &Held| match held {
+            Held::Device(held) => device == Some(*held),
+            Held::Kind(held) => kind == *held,
+        };
+        while self.state().held.iter().any(is_held) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        if device.is_some_and(|device| self.state().dead.contains(&device)) {
+            tokio::time::sleep(Duration::from_secs(10)).await;
+            return Err(Error::new(ErrorKind::Unreachable, "nothing was heard for 10 s"));
+        }
+        Ok(())
     }
 
     async fn delay(&self, most: Duration) {
@@ -324,7 +360,7 @@ impl State {
             files::Append::KIND => self.append_open(session, &asked::<files::Append>(call)?.path)?.encode_to_vec(),
             files::NextGroup::KIND => self.next_group(&asked(call)?)?.encode_to_vec(),
             files::Close::KIND => self.close(&asked(call)?)?.encode_to_vec(),
-            files::PackGroup::KIND => self.new_group().encode_to_vec(),
+            files::PackGroup::KIND => self.pack_group().encode_to_vec(),
             files::FinishPack::KIND => {
                 self.finished_packs.push(asked::<files::FinishPack>(call)?.group);
                 Done {}.encode_to_vec()

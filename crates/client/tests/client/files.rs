@@ -40,7 +40,7 @@ pub const DELAYED: Faults = Faults {
 };
 
 /// Cells of half a piece over four columns.
-pub const WIDE: Wide = Wide { columns: 4, cell: 8 << 10, narrow: 24 << 10, room: 200_000 };
+pub const WIDE: Wide = Wide { columns: 4, cell: 8 << 10, narrow: 24 << 10, room: 200_000, replicas: 1 };
 
 /// A node on which files widen from this seed on.
 pub fn narrow_or_wide(seed: u64, wide_from: u64) -> Arc<Fake> {

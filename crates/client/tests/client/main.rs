@@ -10,3 +10,4 @@ mod packer;
 mod ranges;
 mod replicas;
 mod routes;
+mod store;

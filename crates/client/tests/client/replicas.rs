@@ -324,7 +324,10 @@ async fn ones_own_node_first() {
         state.view.members.push(far);
         let group = state.files.groups.values_mut().last().expect("of the file");
         let column = &mut group.layout.columns[0];
+        let (chunk, was) = (column.chunk.value(), column.device.value());
         (column.device, column.others) = (3u128.into(), vec![1u128.into()]);
+        let stored = state.chunks[&(chunk, was)].clone();
+        state.chunks.extend([((chunk, 3), stored.clone()), ((chunk, 1), stored)]);
     }
     let second = fake.client().with_sizes(SMALL);
     let began = fake.clock.now();

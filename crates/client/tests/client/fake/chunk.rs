@@ -1,15 +1,16 @@
 //! Chunks of the fake: bytes in a list of parts, as they came.
 
 use super::State;
-use super::file::layout_of;
 use base::checksum::crc32c;
 use base::error::{Error, ErrorKind, Result};
+use base::id::{ChunkId, DeviceId};
 use base::limit::BLOCK;
 use bytes::Bytes;
 use net::message::chunk::{Append, AppendAnswer, Read, ReadAnswer, Seal, SealAnswer, Stat, StatAnswer};
 use std::ops::Range;
 
-#[derive(Default)]
+/// A replica of a chunk.
+#[derive(Clone, Default)]
 pub struct Stored {
     pub parts: Vec<Bytes>,
     pub length: u64,
@@ -17,6 +18,14 @@ pub struct Stored {
     pub generation: u64,
     /// Bytes that an append asked to be synced, and those before.
     pub synced: u64,
+}
+
+impl Stored {
+    /// What was not synced is lost.
+    fn cut(&mut self) {
+        let kept = self.parts.concat()[..self.synced as usize].to_vec();
+        (self.parts, self.length) = (vec![kept.into()], self.synced);
+    }
 }
 
 fn missing() -> Error {
@@ -27,13 +36,29 @@ impl State {
     /// A sync of this device fails.
     pub fn fail_device(&mut self, device: u128) {
         self.failed_devices.insert(device);
-        for group in self.files.groups.values() {
-            for replica in layout_of(group).on(base::id::DeviceId(device)) {
-                let Some(chunk) = self.chunks.get_mut(&replica.chunk.0) else { continue };
-                let kept = chunk.parts.concat()[..chunk.synced as usize].to_vec();
-                (chunk.parts, chunk.length) = (vec![kept.into()], chunk.synced);
-            }
+        let its = self.chunks.iter_mut().filter(|((_, on), _)| *on == device);
+        its.for_each(|(_, chunk)| chunk.cut());
+    }
+
+    /// The process behind a device starts anew: killed it loses nothing, without power what was not synced.
+    pub fn restart(&mut self, device: u128, power: bool) {
+        *self.starts.entry(device).or_insert(1) += 1;
+        if power {
+            let is_open = |on: u128, chunk: &Stored| on == device && !chunk.sealed;
+            self.chunks.retain(|(_, on), chunk| !is_open(*on, chunk) || chunk.synced > 0);
+            let open = self.chunks.iter_mut().filter(|((_, on), chunk)| is_open(*on, chunk));
+            open.for_each(|(_, chunk)| chunk.cut());
         }
+    }
+
+    /// How often the process behind a device started.
+    pub fn start_of(&self, device: u128) -> u64 {
+        self.starts.get(&device).copied().unwrap_or(1)
+    }
+
+    /// What a device has of a chunk.
+    pub fn stored(&self, chunk: ChunkId, device: DeviceId) -> Option<&Stored> {
+        self.chunks.get(&(chunk.0, device.0))
     }
 
     fn check_takes(&self, device: u128) -> Result<()> {
@@ -45,7 +70,8 @@ impl State {
 
     pub fn append(&mut self, ask: &Append, bytes: Bytes) -> Result<AppendAnswer> {
         self.check_takes(ask.device.value())?;
-        let there = self.chunks.get(&ask.chunk.value()).map_or(0, |chunk| chunk.length);
+        let key = (ask.chunk.value(), ask.device.value());
+        let there = self.chunks.get(&key).map_or(0, |chunk| chunk.length);
         // What is there needs no more room.
         if there < ask.offset + bytes.len() as u64 {
             self.refuse_full()?;
@@ -58,7 +84,6 @@ impl State {
             self.append(&Append { seal: false, ..*ask }, bytes.slice(..bytes.len() / 2))?;
             return Err(Error::new(ErrorKind::Stale, "the chunk holds a part of the append"));
         }
-        let key = ask.chunk.value();
         if ask.offset > 0 && !self.chunks.contains_key(&key) {
             return Err(missing());
         }
@@ -84,7 +109,7 @@ impl State {
     }
 
     pub fn read(&mut self, ask: &Read) -> Result<(ReadAnswer, Bytes)> {
-        let chunk = self.chunks.get(&ask.chunk.value()).ok_or_else(missing)?;
+        let chunk = self.chunks.get(&(ask.chunk.value(), ask.device.value())).ok_or_else(missing)?;
         let mut out = Vec::new();
         for range in &ask.ranges {
             let overlaps = |(chunk, gone): &(u128, Range<u64>)| {
@@ -117,7 +142,7 @@ impl State {
 
     pub fn seal(&mut self, ask: &Seal) -> Result<SealAnswer> {
         self.check_takes(ask.device.value())?;
-        let chunk = self.chunks.get_mut(&ask.chunk.value()).ok_or_else(missing)?;
+        let chunk = self.chunks.get_mut(&(ask.chunk.value(), ask.device.value())).ok_or_else(missing)?;
         if ask.generation < chunk.generation || ask.length != chunk.length {
             return Err(Error::new(ErrorKind::Stale, "another writer took over, or the length is another"));
         }
@@ -126,7 +151,7 @@ impl State {
     }
 
     pub fn chunk_stat(&mut self, ask: &Stat) -> Result<StatAnswer> {
-        let chunk = self.chunks.get(&ask.chunk.value()).ok_or_else(missing)?;
+        let chunk = self.chunks.get(&(ask.chunk.value(), ask.device.value())).ok_or_else(missing)?;
         Ok(StatAnswer { length: chunk.length, sealed: chunk.sealed, generation: chunk.generation, crc: None })
     }
 
@@ -134,9 +159,15 @@ impl State {
     pub fn move_chunks(&mut self) {
         for group in self.files.groups.values_mut() {
             for chunk in group.layout.columns.iter_mut().map(|column| &mut column.chunk) {
-                if let Some(stored) = self.chunks.remove(&chunk.value()) {
-                    *chunk = (chunk.value() + (1 << 100)).into();
-                    self.chunks.insert(chunk.value(), stored);
+                let (old, new) = (chunk.value(), chunk.value() + (1 << 100));
+                let replicas: Vec<u128> =
+                    self.chunks.range((old, 0)..=(old, u128::MAX)).map(|(key, _)| key.1).collect();
+                for device in &replicas {
+                    let stored = self.chunks.remove(&(old, *device)).expect("listed");
+                    self.chunks.insert((new, *device), stored);
+                }
+                if !replicas.is_empty() {
+                    *chunk = new.into();
                 }
             }
         }

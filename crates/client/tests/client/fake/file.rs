@@ -1,8 +1,9 @@
 //! Names and extents of the fake.
 
 use super::State;
-use super::chunk::Stored;
 use base::error::{Error, ErrorKind, Result};
+use base::id::DeviceId;
+use base::layout::Replica;
 use base::limit::LISTED_EXTENTS_MAX;
 use net::message::file::{
     Attributes, Close, Create, DiskUsage, DiskUsageAnswer, Entry, Extent, List, ListAnswer, Locate, LocateAnswer,
@@ -18,6 +19,8 @@ pub struct Files {
     pub by_number: BTreeMap<u64, File>,
     pub directories: BTreeSet<String>,
     pub groups: BTreeMap<u64, NewGroup>,
+    /// The start of each replica, by chunk and device, when it was placed.
+    pub placed: BTreeMap<(u128, u128), u64>,
 }
 
 #[derive(Clone, Default)]
@@ -39,7 +42,7 @@ pub struct Piece {
     pub group_offset: u64,
 }
 
-/// How wide files become; nothing of it: one column, as long as the client likes.
+/// How wide files become, and on how many devices; nothing of it: one column of one replica, as long as the client likes.
 #[derive(Clone, Copy, Default)]
 pub struct Wide {
     pub columns: u64,
@@ -48,11 +51,17 @@ pub struct Wide {
     pub narrow: u64,
     /// Of all others.
     pub room: u64,
+    /// Of each column of a file, where there are so many devices.
+    pub replicas: u64,
 }
 
 /// Where the bytes of a group are.
 pub fn layout_of(group: &NewGroup) -> base::layout::Layout {
     group.layout.checked().expect("the fake's own")
+}
+
+fn key_of(replica: &Replica) -> (u128, u128) {
+    (replica.chunk.0, replica.device.0)
 }
 
 fn error<T>(kind: ErrorKind, text: &str) -> Result<T> {
@@ -64,20 +73,38 @@ impl State {
         self.new_group_beside(&[])
     }
 
-    /// The device at a place of the round, of those that were not found full if there are others.
-    fn device_at(&self, place: u64, full: &[Id]) -> Id {
+    /// A group for small files, which has one replica.
+    pub fn pack_group(&mut self) -> NewGroup {
+        let replicas = std::mem::replace(&mut self.wide.replicas, 1);
+        let answer = self.new_group();
+        self.wide.replicas = replicas;
+        answer
+    }
+
+    /// A column that begins at a place of the round of devices, on those that were not found full if there are such.
+    fn column_at(&self, place: u64, chunk: u128, full: &[Id]) -> Column {
         let all = (0..self.devices).map(|number| Id::from(u128::from((place + number) % self.devices) + 1));
         let all: Vec<Id> = all.collect();
-        all.iter().find(|device| !full.contains(device)).copied().unwrap_or(all[0])
+        let mut devices = all.iter().filter(|device| !full.contains(device)).copied();
+        let device = devices.next().unwrap_or(all[0]);
+        let others = devices.take((self.wide.replicas as usize).saturating_sub(1)).collect();
+        Column { device, chunk: chunk.into(), others }
+    }
+
+    fn place(&mut self, answer: NewGroup) -> NewGroup {
+        for replica in layout_of(&answer).replicas() {
+            let start = self.start_of(replica.device.0);
+            self.files.placed.insert(key_of(&replica), start);
+        }
+        self.files.groups.insert(answer.group, answer.clone());
+        answer
     }
 
     fn new_group_beside(&mut self, full: &[Id]) -> NewGroup {
         let group = self.number();
-        let (device, chunk) = (self.device_at(group, full), (u128::from(group) << 64).into());
-        let layout = Layout { columns: vec![Column { device, chunk, others: Vec::new() }], cell: 0 };
-        let answer = NewGroup { group, room: self.wide.narrow, layout };
-        self.files.groups.insert(group, answer.clone());
-        answer
+        let column = self.column_at(group, u128::from(group) << 64, full);
+        let layout = Layout { columns: vec![column], cell: 0 };
+        self.place(NewGroup { group, room: self.wide.narrow, layout })
     }
 
     fn wider_group(&mut self, most: u32, full: &[Id]) -> NewGroup {
@@ -87,15 +114,10 @@ impl State {
             return only;
         }
         assert!(u64::from(most) >= columns, "a writer takes several columns");
-        let column = |number: u64| Column {
-            device: self.device_at(only.group + number, full),
-            chunk: (only.layout.columns[0].chunk.value() + u128::from(number)).into(),
-            others: Vec::new(),
-        };
+        let chunk = only.layout.columns[0].chunk.value();
+        let column = |number| self.column_at(only.group + number, chunk + u128::from(number), full);
         let columns = (0..columns).map(column).collect();
-        let answer = NewGroup { group: only.group, room, layout: Layout { columns, cell } };
-        self.files.groups.insert(answer.group, answer.clone());
-        answer
+        self.place(NewGroup { group: only.group, room, layout: Layout { columns, cell } })
     }
 
     fn file(&mut self, path: &str) -> Result<(u64, &mut File)> {
@@ -222,7 +244,8 @@ impl State {
         Ok(OpenedFile { inode, generation, length, group, attributes, limited: false, compression, lost: false })
     }
 
-    /// What a node does when the leases of all writers are over: their chunks are fenced and keep what they have.
+    /// What a node does when the leases of all writers are over: their chunks are fenced and keep what they have. The longest of each column
+    /// counts; what is shorter, or is not heard of, is struck.
     pub fn end_leases(&mut self) {
         let writers: Vec<(u64, u64)> =
             self.files.by_number.iter().filter_map(|(inode, file)| Some((*inode, file.writer?))).collect();
@@ -232,13 +255,32 @@ impl State {
             file.writer = None;
             let generation = file.generation;
             let layout = layout_of(&self.files.groups[&group]);
-            let mut lengths = Vec::new();
-            for replica in layout.replicas() {
-                let stored = self.chunks.entry(replica.chunk.0).or_default();
+            let mut longest = vec![0; layout.columns().len()];
+            for replica in layout.replicas().filter(|replica| !self.dead.contains(&replica.device.0)) {
+                let stored = self.chunks.entry((replica.chunk.0, replica.device.0)).or_default();
                 (stored.sealed, stored.generation) = (true, generation);
-                lengths.push((replica.column, stored.length));
+                longest[replica.column] = stored.length.max(longest[replica.column]);
             }
-            self.finish(inode, group, layout.length(lengths));
+            let length = layout.stripe().group_length(&longest);
+            let is_short = |replica: &Replica| {
+                let has = self.stored(replica.chunk, replica.device).map_or(0, |stored| stored.length);
+                self.dead.contains(&replica.device.0) || has < layout.stripe().column_length(length, replica.column)
+            };
+            let short: Vec<_> = layout.replicas().filter(is_short).map(|replica| key_of(&replica)).collect();
+            self.strike(group, &short);
+            self.finish(inode, group, length);
+        }
+    }
+
+    /// Names these replicas of a group no more, where others of the same chunk are left.
+    fn strike(&mut self, group: u64, short: &[(u128, u128)]) {
+        let group = self.files.groups.get_mut(&group).expect("it was made");
+        for column in &mut group.layout.columns {
+            let is_left = |device: &Id| !short.contains(&(column.chunk.value(), device.value()));
+            let mut left = std::iter::once(column.device).chain(column.others.iter().copied()).filter(is_left);
+            if let Some(device) = left.next() {
+                (column.others, column.device) = (left.collect(), device);
+            }
         }
     }
 
@@ -250,37 +292,47 @@ impl State {
         }
     }
 
-    /// `early`: columns may have bytes behind the end. `gone`: on these devices they are not sealed.
+    /// `early`: columns may have bytes behind the end. `gone`: if all replicas of a column are on these devices, they are not sealed. `short`
+    /// are struck first, and every replica that is named then has its part.
     fn leased(
         &mut self,
         inode: u64,
         generation: u64,
         (group, length): (u64, u64),
-        (early, gone): (bool, &[Id]),
+        (early, gone, short): (bool, &[Id], &[(u128, u128)]),
     ) -> Result<()> {
         let file = self.files.by_number.get(&inode);
         if file.is_none_or(|file| file.generation != generation || file.writer != Some(group)) {
             return error(ErrorKind::Stale, "another writer took over");
         }
+        let is_gone = |device: DeviceId| gone.contains(&device.0.into());
+        let all_gone: Vec<bool> = layout_of(&self.files.groups[&group])
+            .columns()
+            .iter()
+            .map(|column| column.devices().all(is_gone))
+            .collect();
+        self.strike(group, short);
         let layout = layout_of(&self.files.groups[&group]);
-        for (number, column) in layout.columns().iter().enumerate() {
-            let length = layout.stripe().column_length(length, number);
-            let stored = self.chunks.get(&column.chunk().0);
-            let ended = |stored: &Stored| stored.sealed || gone.contains(&column.head().0.into());
-            let durable = stored
-                .is_some_and(|stored| ended(stored) && (stored.synced == length || early && stored.synced > length));
+        for replica in layout.replicas() {
+            let length = layout.stripe().column_length(length, replica.column);
+            let durable = self.stored(replica.chunk, replica.device).is_some_and(|stored| {
+                (stored.sealed || all_gone[replica.column])
+                    && (stored.synced == length || early && stored.synced > length)
+            });
             assert!(
                 length == 0 || durable,
-                "a group is finished whose column {number} is not sealed and synced at {length}"
+                "a group is finished of which {replica:?} is named and not sealed and synced at {length}"
             );
         }
         Ok(())
     }
 
     pub fn next_group(&mut self, ask: &NextGroup) -> Result<NewGroup> {
-        let early = !ask.full.is_empty() || !ask.gone.is_empty();
+        let early = !ask.full.is_empty() || !ask.gone.is_empty() || !ask.short.is_empty();
         let finished = (ask.finished_group, ask.finished_length);
-        self.leased(ask.inode, ask.generation, finished, (early, &ask.gone))?;
+        let short: Vec<_> = ask.short.iter().map(|short| (short.chunk.value(), short.device.value())).collect();
+        self.leased(ask.inode, ask.generation, finished, (early, &ask.gone, &short))?;
+        self.short.extend(short);
         self.finish(ask.inode, ask.finished_group, ask.finished_length);
         self.ended_early += u64::from(early);
         let group = self.wider_group(ask.columns_max, &[&ask.full[..], &ask.gone].concat());
@@ -289,7 +341,7 @@ impl State {
     }
 
     pub fn close(&mut self, ask: &Close) -> Result<Attributes> {
-        self.leased(ask.inode, ask.generation, (ask.finished_group, ask.finished_length), (false, &[]))?;
+        self.leased(ask.inode, ask.generation, (ask.finished_group, ask.finished_length), (false, &[], &[]))?;
         self.finish(ask.inode, ask.finished_group, ask.finished_length);
         let file = self.files.by_number.get_mut(&ask.inode).expect("leased");
         file.writer = None;
@@ -302,8 +354,9 @@ impl State {
         for put in &ask.files {
             let mut file = File { length: put.length, modified_ms: put.modified_ms, mode: put.mode, ..File::default() };
             if put.length > 0 {
-                let place = &self.files.groups[&put.group];
-                let synced = self.chunks.get(&place.layout.columns[0].chunk.value()).map_or(0, |stored| stored.synced);
+                let layout = layout_of(&self.files.groups[&put.group]);
+                let column = &layout.columns()[0];
+                let synced = self.stored(column.chunk(), column.head()).map_or(0, |stored| stored.synced);
                 assert!(synced >= put.offset + put.length, "{} is named before its bytes are durable", put.path);
                 file.extents.push(Piece { start: 0, length: put.length, group: put.group, group_offset: put.offset });
             }

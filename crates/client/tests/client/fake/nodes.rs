@@ -111,7 +111,7 @@ impl Nodes {
 }
 
 /// The device that a call is about; none for what is asked of the whole store.
-fn device_of(call: &Call) -> Result<Option<Id>> {
+pub fn device_of(call: &Call) -> Result<Option<Id>> {
     Ok(Some(match call.kind {
         chunk::Append::KIND => asked::<chunk::Append>(call)?.device,
         chunk::Read::KIND => asked::<chunk::Read>(call)?.device,

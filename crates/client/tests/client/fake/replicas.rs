@@ -1,4 +1,4 @@
-//! Several replicas in the fake, all of which have the bytes of the one, and what can be wrong with one of them.
+//! Several replicas in the fake: those that get the bytes of the one, and what can be wrong with one of them.
 
 use super::{Fake, State};
 use base::error::{Error, ErrorKind, Result};
@@ -48,12 +48,20 @@ impl Fake {
 }
 
 impl State {
-    /// Every column gets so many replicas: its own, then those on the devices that follow it.
+    /// Every column gets so many replicas: its own, then those on the devices that follow it, which have what its own has.
     pub fn replicate(&mut self, count: u64) {
         let devices = self.devices;
         for column in self.files.groups.values_mut().flat_map(|group| &mut group.layout.columns) {
             let after = |place: u64| ((column.device.value() as u64 - 1 + place) % devices + 1) as u128;
             column.others = (1..count).map(|place| after(place).into()).collect();
+            let head = self.chunks.get(&(column.chunk.value(), column.device.value())).cloned();
+            for other in column.others.iter().map(|device| device.value()) {
+                let start = self.starts.get(&other).copied().unwrap_or(1);
+                self.files.placed.insert((column.chunk.value(), other), start);
+                if let Some(stored) = &head {
+                    self.chunks.insert((column.chunk.value(), other), stored.clone());
+                }
+            }
         }
     }
 
