@@ -161,11 +161,13 @@ pub enum Planted {
     LaggardNotStruck,
     /// `client`: a file goes on elsewhere with bytes that the group before it has, too.
     SentAgainFromWrongByte,
+    /// `client`: small files are named that are in one replica of their group.
+    PackedOnOne,
 }
 
 impl Planted {
     /// Every one of them.
-    pub const ALL: [Planted; 78] = [
+    pub const ALL: [Planted; 79] = [
         Planted::AnsweredBeforeSync,
         Planted::AnsweredBeforeWrite,
         Planted::EarlyRecordsForgotten,
@@ -244,6 +246,7 @@ impl Planted {
         Planted::AcknowledgedWithoutAReplica,
         Planted::LaggardNotStruck,
         Planted::SentAgainFromWrongByte,
+        Planted::PackedOnOne,
     ];
 
     /// Whether only several nodes together can have it.
@@ -292,6 +295,7 @@ impl Planted {
             Planted::AcknowledgedWithoutAReplica => Some("client written::acknowledged_by_all"),
             Planted::LaggardNotStruck => Some("client written::a_laggard_is_noticed"),
             Planted::SentAgainFromWrongByte => Some("client written::again_from_its_end"),
+            Planted::PackedOnOne => Some("client packer::on_all_replicas"),
             Planted::PromiseForgotten => Some("quorum named::a_refusal_ends_no_promise"),
             _ => None,
         }
@@ -384,6 +388,7 @@ impl Planted {
             Planted::AcknowledgedWithoutAReplica => "bytes are acknowledged that only one replica has",
             Planted::LaggardNotStruck => "a replica is named that lacks the end of its group",
             Planted::SentAgainFromWrongByte => "a file has bytes twice where it went on elsewhere",
+            Planted::PackedOnOne => "a small file is named that a replica of it lacks",
         }
     }
 }

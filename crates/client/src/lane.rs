@@ -5,11 +5,12 @@
 //! overtake, and several chunks spread over the devices.
 
 use crate::client::Client;
-use crate::columns::Head;
+use crate::columns::{Head, together};
 use crate::packer::{Compound, Results, Touched, Work};
 use crate::room::Tries;
 use crate::writer::CreateOptions;
 use base::error::{Error, ErrorKind, Result};
+use base::planted::Planted;
 use base::policy::Level;
 use bytes::Bytes;
 use net::Payload;
@@ -27,41 +28,32 @@ pub(crate) struct Lane {
     touched: Touched,
     /// The group in use.
     group: Option<Shared>,
-    /// The device that was asked last for the present append; none if that was not come to.
+    /// The device that refused the present append; none if that was not come to.
     asked: Option<Id>,
 }
 
 /// A group that small files share.
 struct Shared {
     number: u64,
-    head: Head,
+    /// Its replicas, all of which get the same bytes: a file is named when each of them has it.
+    replicas: Vec<Head>,
     /// Bytes in it.
     length: u64,
 }
 
 impl Shared {
-    /// One without bytes. `Protocol` if it has several columns: small files lie one after another in one chunk. `Unsupported` if that has
-    /// several replicas, all of which would have to get the bytes: this program sends them to one.
+    /// One without bytes. `Protocol` if it has several columns: small files lie one after another in one chunk.
     fn new(group: &NewGroup) -> Result<Shared> {
         let layout = group.layout.checked()?;
-        if layout.has_several() {
-            let text = format!(
-                "group {} for small files has several replicas, and this program writes one; nothing was written; use a client of the \
-                 node's version",
-                group.group
-            );
-            return Err(Error::new(ErrorKind::Unsupported, text));
+        let columns = layout.columns().len();
+        if columns == 1 {
+            let replicas = layout.replicas().map(Head::from).collect();
+            return Ok(Shared { number: group.group, replicas, length: 0 });
         }
-        match layout.columns() {
-            [column] => Ok(Shared { number: group.group, head: Head::from(column), length: 0 }),
-            columns => {
-                let text = format!(
-                    "the node gives small files a group of {} columns; nothing was written; check that client and node have one version",
-                    columns.len()
-                );
-                Err(Error::new(ErrorKind::Protocol, text))
-            }
-        }
+        let text = format!(
+            "the node gives small files a group of {columns} columns; nothing was written; check that client and node have one version"
+        );
+        Err(Error::new(ErrorKind::Protocol, text))
     }
 }
 
@@ -138,7 +130,7 @@ impl Lane {
         let clock = self.client.session.clock.clone();
         let (mut tries, mut cut_short) = (Tries::default(), false);
         let (group, start) = loop {
-            match self.append(&payload).await {
+            match self.append(&payload, &compound.files).await {
                 Ok(place) => break place,
                 // Its device failed or cannot be reached: the next group lies elsewhere once that is known. No file names what it may have taken.
                 Err(error) if error.kind() == ErrorKind::Full || self.is_gone(&error) => {
@@ -180,8 +172,8 @@ impl Lane {
         buffer.freeze()
     }
 
-    /// Appends to the group in use, or to a new one, and answers with group and offset.
-    async fn append(&mut self, payload: &Payload) -> Result<(u64, u64)> {
+    /// Appends the bytes of these files to the group in use, or to a new one, and answers with group and offset.
+    async fn append(&mut self, payload: &Payload, files: &[PutFile]) -> Result<(u64, u64)> {
         let length = payload.length() as u64;
         if self.group.as_ref().is_some_and(|group| group.length.saturating_add(length) > self.client.sizes.file_chunk) {
             self.leave().await;
@@ -189,29 +181,42 @@ impl Lane {
         // Taken out, and put back only if all went well: after a failure nobody knows what is at that offset, and an
         // append of other bytes there would be taken for a repetition.
         self.asked = None;
-        let Shared { number, head, length: used } = match self.group.take() {
+        let group = match self.group.take() {
             Some(in_use) => in_use,
-            None => Shared::new(&self.client.ask(&PackGroup {}).await?)?,
+            None => {
+                let path = files.iter().find(|file| file.length > 0).map(|file| file.path.clone()).unwrap_or_default();
+                Shared::new(&self.client.ask(&PackGroup { path, replicas_max: self.client.replicas_max }).await?)?
+            }
         };
-        let Head { device, chunk } = head;
+        let Shared { number, ref replicas, length: used } = group;
+        let of = if self.client.planted == Some(Planted::PackedOnOne) { &replicas[..1] } else { replicas };
+        let appended = together(of.iter().map(|replica| self.append_to(*replica, (number, used), payload))).await;
+        for (replica, appended) in replicas.iter().zip(appended) {
+            if let Err(error) = appended {
+                self.asked = Some(replica.device);
+                self.finish(number).await;
+                return Err(error);
+            }
+        }
+        self.group = Some(Shared { length: used.saturating_add(length), ..group });
+        Ok((number, used))
+    }
+
+    /// Appends to one replica of a group, behind so many bytes.
+    async fn append_to(&self, replica: Head, (group, used): (u64, u64), payload: &Payload) -> Result<()> {
+        let Head { device, chunk } = replica;
         let ask = chunk::Append {
             device,
             chunk,
-            group: number,
+            group,
             generation: GENERATION,
             offset: used,
             level: Level::Synced as u32,
             seal: false,
             small_parts: true,
         };
-        self.asked = Some(device);
-        let answer = match self.client.call_at(device, &ask, payload.clone()).await {
-            Ok((answer, _)) => answer,
-            Err(error) => {
-                self.finish(number).await;
-                return Err(error);
-            }
-        };
+        let (answer, _) = self.client.call_at(device, &ask, payload.clone()).await?;
+        let length = payload.length() as u64;
         if answer.length != used.saturating_add(length) {
             let text = format!(
                 "the node says that a shared chunk is {} bytes long after {length} bytes at {used}; the files were not put; this is a fault in Stormwell",
@@ -219,8 +224,7 @@ impl Lane {
             );
             return Err(Error::new(ErrorKind::Protocol, text));
         }
-        self.group = Some(Shared { number, head, length: answer.length });
-        Ok((number, used))
+        Ok(())
     }
 
     /// Makes the names. One result for each file.
@@ -240,9 +244,13 @@ impl Lane {
 
     /// Seals the group in use. What is in it is durable whether this works or not.
     async fn leave(&mut self) {
-        if let Some(Shared { number, head: Head { device, chunk }, length }) = self.group.take() {
-            let ask = chunk::Seal { device, chunk, generation: GENERATION, length };
-            let _sealed_later_if_not = self.client.ask_at(device, &ask).await;
+        if let Some(Shared { number, replicas, length }) = self.group.take() {
+            let seal = async |replica: Head| {
+                let Head { device, chunk } = replica;
+                let ask = chunk::Seal { device, chunk, generation: GENERATION, length };
+                self.client.ask_at(device, &ask).await
+            };
+            let _sealed_later_if_not = together(replicas.into_iter().map(seal)).await;
             self.finish(number).await;
         }
     }

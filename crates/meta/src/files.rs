@@ -100,10 +100,17 @@ impl State {
         Ok(NewGroup { room, ..group })
     }
 
-    /// A new group for small files of a session.
-    pub fn allocate_for_pack(&mut self, session: SessionId, policy: Policy) -> Result<NewGroup> {
+    /// A new group for small files of a session: on as many replicas as are wanted where one of them will be, and the caller appends to.
+    pub fn allocate_for_pack(
+        &mut self,
+        session: SessionId,
+        policy: Policy,
+        (beside, replicas_max): (Option<&Path>, usize),
+    ) -> Result<NewGroup> {
+        let replicas = beside.map_or(Ok(None), |path| self.replicas_wanted_at(path))?;
+        let policy = Policy { replicas: policy.replicas.max(replicas), ..policy };
         let candidates = self.next_candidates(GroupOf::SmallFiles, policy, (1, self.widths.narrow))?;
-        let (group, record) = self.allocate(candidates, policy, (1, 1), &[])?;
+        let (group, record) = self.allocate(candidates, policy, (1, replicas_max.max(1)), &[])?;
         let record = GroupRecord { packed: true, session: session.to_bytes().to_vec(), ..record };
         self.put_group(group.group, record);
         self.mark(&Key::SessionGroup(session, group.group));

@@ -125,6 +125,9 @@ impl State {
         }
         record.session = Vec::new();
         record.open = false;
+        record.columns.iter_mut().flat_map(|column| &mut column.replicas).for_each(|replica| replica.start = 0);
+        // What was given up while it took files was passed over then.
+        self.strike(&mut record);
         if record.references == 0 {
             self.mark(&Key::GarbageGroup(group));
         }

@@ -4,6 +4,7 @@ use crate::attributes::check_mode;
 use crate::convert;
 use crate::format::{ExtentRecord, GroupRecord, InodeRecord, NameRecord};
 use crate::key::Key;
+use crate::path::Path;
 use crate::quota::{Load, Taken};
 use crate::reply::Reply;
 use crate::request::{DIRECTORY_MODE, NewInode, PutFile};
@@ -24,6 +25,20 @@ impl State {
             self.give_up_pack(session, group)?;
         }
         Ok(Reply::Done)
+    }
+
+    /// How many replicas a new file with this name would have, whose directories may not be there yet.
+    pub fn replicas_wanted_at(&mut self, path: &Path) -> Result<Option<u32>> {
+        let mut above = path.split().map_or("", |(directory, _)| directory);
+        loop {
+            match self.directory(above) {
+                Ok(directory) => return Ok(directory.policy.replicas),
+                Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Invalid) && !above.is_empty() => {
+                    above = above.rsplit_once('/').map_or("", |(above, _)| above);
+                }
+                Err(error) => return Err(error),
+            }
+        }
     }
 
     /// Does `PutFiles`: each file is made or refused by itself.

@@ -333,6 +333,10 @@ pub enum Request {
     PackGroup {
         /// Where its bytes should be.
         policy: Policy,
+        /// A file that will be in it: it is begun on as many replicas as the policy there wants.
+        beside: Option<Path>,
+        /// To so many replicas the caller appends; zero is one.
+        replicas_max: usize,
     },
     /// A group of `PackGroup` takes no more files; one that is not the session's stays as it is. `Done`.
     FinishPack {

@@ -46,7 +46,7 @@ pub fn request(call: &mut Call) -> Result<(Request, Translate)> {
         }
         file::NextGroup::KIND => (next_group(call.ask()?), group),
         file::Close::KIND => (close(call.ask()?), attributes),
-        file::PackGroup::KIND => (Request::PackGroup { policy: Policy::default() }, group),
+        file::PackGroup::KIND => (pack_group(call.ask()?)?, group),
         file::FinishPack::KIND => (Request::FinishPack { group: GroupId(call.ask::<file::FinishPack>()?.group) }, done),
         file::PutFiles::KIND => (put_files(call.ask()?)?, files),
         file::Locate::KIND => (locate(call.ask()?)?, located),
@@ -268,6 +268,11 @@ fn sync_length(ask: file::SyncLength) -> Request {
     let file::SyncLength { inode, generation, group, length } = ask;
     let (inode, generation, group) = (InodeId(inode), Generation(generation), GroupId(group));
     Request::SyncLength { inode, generation, group, length }
+}
+
+fn pack_group(file::PackGroup { path: text, replicas_max }: file::PackGroup) -> Result<Request> {
+    let beside = if text.is_empty() { None } else { Some(path(&text)?) };
+    Ok(Request::PackGroup { policy: Policy::default(), beside, replicas_max: replicas_max as usize })
 }
 
 fn next_group(ask: file::NextGroup) -> Request {

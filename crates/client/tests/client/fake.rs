@@ -360,7 +360,7 @@ impl State {
             files::Append::KIND => self.append_open(session, &asked::<files::Append>(call)?.path)?.encode_to_vec(),
             files::NextGroup::KIND => self.next_group(&asked(call)?)?.encode_to_vec(),
             files::Close::KIND => self.close(&asked(call)?)?.encode_to_vec(),
-            files::PackGroup::KIND => self.pack_group().encode_to_vec(),
+            files::PackGroup::KIND => self.new_group().encode_to_vec(),
             files::FinishPack::KIND => {
                 self.finished_packs.push(asked::<files::FinishPack>(call)?.group);
                 Done {}.encode_to_vec()

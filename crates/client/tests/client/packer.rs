@@ -1,9 +1,11 @@
 //! Small files: each is there whole or not at all, and its result says which.
 
+use crate::fake::file::Wide;
 use crate::fake::{Fake, Faults};
 use base::env::Random;
 use base::error::ErrorKind;
 use base::limit::SMALL_FILE_MAX;
+use base::planted::Planted;
 use bytes::Bytes;
 use client::{PackOptions, Packed, PackerOptions, Sizes};
 use net::message::{Ask, file as files};
@@ -109,4 +111,34 @@ async fn sizes() {
     assert!(client.read_small("/largest").await.expect("read") == largest);
     let state = fake.state();
     assert_eq!(state.chunks.values().next().expect("one chunk").parts[0].as_ptr(), largest.as_ptr());
+}
+
+/// Small files are named when all replicas of their group have them. One that fails in between costs another group, and no file.
+#[tokio::test(start_paused = true)]
+async fn on_all_replicas() {
+    for planted in [None, Some(Planted::PackedOnOne)] {
+        let fake = Fake::new(1);
+        fake.state().wide = Wide { replicas: 2, ..Wide::default() };
+        let client = fake.client().with_planted(planted);
+        let put = tokio::spawn(async move {
+            let mut packer = client.packer(PackerOptions { lanes: 1, ..PackerOptions::default() });
+            for number in 0..20 {
+                if number == 10 {
+                    assert!(packer.flush().await.expect("sent").iter().all(|(_, result)| result.is_ok()));
+                    let mut state = fake.state();
+                    let (_, group) = state.files.groups.last_key_value().expect("one is in use");
+                    let second = group.layout.columns[0].others[0].value();
+                    state.fail_device(second);
+                }
+                packer.put(&format!("/{number}"), Bytes::from(vec![number; 100]), OVERWRITE).await.expect("admitted");
+            }
+            let all = packer.close().await.expect("sent");
+            assert!(all.len() == 10 && all.iter().all(|(_, result)| result.is_ok()), "{all:?}");
+            for number in 0..20 {
+                assert_eq!(client.read_small(&format!("/{number}")).await.expect("read"), vec![number; 100]);
+            }
+            assert!(fake.state().calls[&files::PackGroup::KIND] >= 2);
+        });
+        assert_eq!(put.await.is_ok(), planted.is_none());
+    }
 }

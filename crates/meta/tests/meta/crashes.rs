@@ -193,7 +193,7 @@ impl Run {
 }
 
 fn pack_group(world: &mut World) -> GroupId {
-    match world.ask(Request::PackGroup { policy: Policy::default() }) {
+    match world.ask(Request::PackGroup { policy: Policy::default(), beside: None, replicas_max: 0 }) {
         Ok(Reply::Group(group)) => group.group,
         other => panic!("seed {}: {other:?}", world.seed),
     }

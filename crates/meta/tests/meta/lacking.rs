@@ -191,7 +191,9 @@ fn closed_files_get_replicas() {
 fn small_files() {
     let mut world = world(1, 3, 2);
     world.ask(mkdir("/once")).expect("made");
-    let Ok(Reply::Group(pack)) = world.ask(Request::PackGroup { policy: Policy::default() }) else {
+    let Ok(Reply::Group(pack)) =
+        world.ask(Request::PackGroup { policy: Policy::default(), beside: None, replicas_max: 0 })
+    else {
         panic!("no group")
     };
     let put = |name: &str, offset| PutFile { offset, length: 50, group: pack.group, ..crate::world::small_file(name) };

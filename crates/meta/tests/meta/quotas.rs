@@ -34,7 +34,7 @@ fn rename(from: &str, to: &str) -> Request {
 }
 
 fn pack(world: &mut World) -> GroupId {
-    match world.ask(Request::PackGroup { policy: Policy::default() }) {
+    match world.ask(Request::PackGroup { policy: Policy::default(), beside: None, replicas_max: 0 }) {
         Ok(Reply::Group(group)) => group.group,
         other => panic!("{other:?}"),
     }

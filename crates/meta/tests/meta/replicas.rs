@@ -6,7 +6,8 @@ use base::error::ErrorKind;
 use base::id::{ChunkId, DeviceId, NodeId};
 use base::layout::Layout;
 use base::planted::Planted;
-use meta::request::{FileHandle, FileRef, Located, Open, Orphan, Refused};
+use base::policy::Policy;
+use meta::request::{FileHandle, FileRef, Located, Open, Orphan, PutFile, Refused};
 use meta::{Reply, Request};
 use std::panic::AssertUnwindSafe;
 
@@ -70,6 +71,50 @@ fn as_many_as_both_want() {
         world.ask(Request::Recovered { inode, generation, length: 10, without: Vec::new() }).expect("ended");
     }
     assert_eq!(lacking(&mut world).1.one_left, (4, 3000), "what was written to one replica");
+    world.store().check_lacking().expect("as the records say");
+}
+
+/// A group for small files is begun on as many replicas as the first of them shall have, wherever its directories end that are there. When it
+/// takes no more it lacks nothing, unless a device of it was given up in between.
+#[test]
+fn small_files() {
+    let mut world = world(1, 4, 3);
+    let pack = |world: &mut World, name: &str, replicas_max| {
+        let beside = Some(path(name));
+        match world.ask(Request::PackGroup { policy: Policy::default(), beside, replicas_max }) {
+            Ok(Reply::Group(group)) => group,
+            other => panic!("{other:?}"),
+        }
+    };
+    for (name, most, wanted) in
+        [("/d/f", 16, 3), ("/d/not/yet/there", 16, 3), ("/d/f", 2, 2), ("/d/f", 0, 1), ("/g", 16, 1)]
+    {
+        let group = pack(&mut world, name, most);
+        assert_eq!(all(&group.layout).len(), wanted, "{name} for {most}");
+    }
+    let lost = pack(&mut world, "/d/f", 16);
+    let whole = loop {
+        let group = pack(&mut world, "/d/f", 16);
+        if !group.layout.columns()[0].has(all(&lost.layout)[0].1) {
+            break group;
+        }
+    };
+    for (number, group) in [&lost, &whole].into_iter().enumerate() {
+        let name = format!("/d/small{number}");
+        let file = PutFile { length: 50, group: group.group, ..crate::world::small_file(&name) };
+        world.ask(Request::PutFiles { files: vec![file] }).expect("put");
+    }
+    let device = all(&lost.layout)[0].1;
+    world.ask(Request::DeviceLost { device }).expect("given up");
+    for group in [&lost, &whole] {
+        world.ask(Request::FinishPack { group: group.group }).expect("finished");
+    }
+    assert_eq!(lacking(&mut world).0.len(), 1);
+    while repair(&mut world) > 0 {}
+    for name in ["/d/small0", "/d/small1"] {
+        let devices = devices_of(&mut world, name)[0].clone();
+        assert!(devices.len() == 3 && !devices.contains(&device), "{name}: {devices:?}");
+    }
     world.store().check_lacking().expect("as the records say");
 }
 

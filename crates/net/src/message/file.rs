@@ -410,7 +410,14 @@ pub struct Close {
 
 /// Asks for a group that small files share.
 #[derive(Clone, PartialEq, Eq, Message)]
-pub struct PackGroup {}
+pub struct PackGroup {
+    /// A file that will be in it: as many replicas as the policy there wants are begun. Empty: one.
+    #[prost(string, tag = "1")]
+    pub path: String,
+    /// To so many replicas the caller appends; zero is one.
+    #[prost(uint32, tag = "2")]
+    pub replicas_max: u32,
+}
 
 /// Says that a group of `PackGroup` takes no more small files, so that it gets its copies. Without it that is so when the session is over.
 #[derive(Clone, PartialEq, Eq, Message)]

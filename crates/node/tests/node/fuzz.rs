@@ -105,7 +105,7 @@ impl Corpus {
                 modified_ms: 5,
                 mode: 1,
             }),
-            of(&file::PackGroup {}),
+            of(&file::PackGroup::default()),
             of(&file::PutFiles { files: vec![put.clone(), put] }),
             of(&file::Locate { path: path.clone(), length: 1 << 20, ..Default::default() }),
             of(&file::Rename { from: path.clone(), to: to.clone(), replace: true, ..file::Rename::default() }),

@@ -75,14 +75,6 @@ impl State {
         self.new_group_beside(&[])
     }
 
-    /// A group for small files, which has one replica.
-    pub fn pack_group(&mut self) -> NewGroup {
-        let replicas = std::mem::replace(&mut self.wide.replicas, 1);
-        let answer = self.new_group();
-        self.wide.replicas = replicas;
-        answer
-    }
-
     /// A column that begins at a place of the round of devices, on those that were not found full if there are such.
     fn column_at(&self, place: u64, chunk: u128, full: &[Id]) -> Column {
         let all = (0..self.devices).map(|number| Id::from(u128::from((place + number) % self.devices) + 1));
@@ -370,9 +362,10 @@ impl State {
             let mut file = File { length: put.length, modified_ms: put.modified_ms, mode: put.mode, ..File::default() };
             if put.length > 0 {
                 let layout = layout_of(&self.files.groups[&put.group]);
-                let column = &layout.columns()[0];
-                let synced = self.stored(column.chunk(), column.head()).map_or(0, |stored| stored.synced);
-                assert!(synced >= put.offset + put.length, "{} is named before its bytes are durable", put.path);
+                for replica in layout.replicas() {
+                    let synced = self.stored(replica.chunk, replica.device).map_or(0, |stored| stored.synced);
+                    assert!(synced >= put.offset + put.length, "{} is named before {replica:?} has it", put.path);
+                }
                 file.extents.push(Piece { start: 0, length: put.length, group: put.group, group_offset: put.offset });
             }
             let made = self.make(&put.path, put.overwrite, file);

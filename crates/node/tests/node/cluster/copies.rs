@@ -127,7 +127,7 @@ async fn small_files() {
     let cluster = Cluster::start("small-copies", 3).await;
     let client = cluster.client(1).await;
     want(&client, 2).await;
-    let pack = ask(&client.keeper, &file::PackGroup {}).await.expect("a group");
+    let pack = ask(&client.keeper, &file::PackGroup::default()).await.expect("a group");
     let column = &pack.layout.columns[0];
     let (bytes, mut files) = (bytes_of(1), Vec::new());
     for (number, piece) in bytes.chunks(1_000).enumerate() {
