@@ -155,11 +155,13 @@ pub enum Planted {
     GivenUpAfterATurn,
     /// Who ends a group for a writer that is gone takes a process that was started again for one that has all that it took.
     RestartedTakenForSound,
+    /// A reader shows of a file that is being written what one replica has, and not what all have.
+    TailSeenOfOne,
 }
 
 impl Planted {
     /// Every one of them.
-    pub const ALL: [Planted; 75] = [
+    pub const ALL: [Planted; 76] = [
         Planted::AnsweredBeforeSync,
         Planted::AnsweredBeforeWrite,
         Planted::EarlyRecordsForgotten,
@@ -235,6 +237,7 @@ impl Planted {
         Planted::SilentReplicaDropped,
         Planted::GivenUpAfterATurn,
         Planted::RestartedTakenForSound,
+        Planted::TailSeenOfOne,
     ];
 
     /// Whether only several nodes together can have it.
@@ -280,6 +283,7 @@ impl Planted {
             Planted::SilentReplicaDropped => Some("meta lacking::a_silent_replica_that_is_dropped_is_missed"),
             Planted::GivenUpAfterATurn => Some("node control::giving_up::tests::a_new_leader_begins_anew"),
             Planted::RestartedTakenForSound => Some("node cluster::replicas::restarted_ones_do_not_decide"),
+            Planted::TailSeenOfOne => Some("client open::what_all_have"),
             Planted::PromiseForgotten => Some("quorum named::a_refusal_ends_no_promise"),
             _ => None,
         }
@@ -369,6 +373,7 @@ impl Planted {
             Planted::SilentReplicaDropped => "what only a device has that was given up is forgotten",
             Planted::GivenUpAfterATurn => "a new leader gives up devices that it has not waited for",
             Planted::RestartedTakenForSound => "a file loses bytes that it had on a device which is away",
+            Planted::TailSeenOfOne => "a reader sees bytes that are gone when the writer is",
         }
     }
 }
