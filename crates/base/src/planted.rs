@@ -163,11 +163,13 @@ pub enum Planted {
     SentAgainFromWrongByte,
     /// `client`: small files are named that are in one replica of their group.
     PackedOnOne,
+    /// A reader shows of a file that is being written what one replica has, and not what all have.
+    TailSeenOfOne,
 }
 
 impl Planted {
     /// Every one of them.
-    pub const ALL: [Planted; 79] = [
+    pub const ALL: [Planted; 80] = [
         Planted::AnsweredBeforeSync,
         Planted::AnsweredBeforeWrite,
         Planted::EarlyRecordsForgotten,
@@ -247,6 +249,7 @@ impl Planted {
         Planted::LaggardNotStruck,
         Planted::SentAgainFromWrongByte,
         Planted::PackedOnOne,
+        Planted::TailSeenOfOne,
     ];
 
     /// Whether only several nodes together can have it.
@@ -296,6 +299,7 @@ impl Planted {
             Planted::LaggardNotStruck => Some("client written::a_laggard_is_noticed"),
             Planted::SentAgainFromWrongByte => Some("client written::again_from_its_end"),
             Planted::PackedOnOne => Some("client packer::on_all_replicas"),
+            Planted::TailSeenOfOne => Some("client open::what_all_have"),
             Planted::PromiseForgotten => Some("quorum named::a_refusal_ends_no_promise"),
             _ => None,
         }
@@ -389,6 +393,7 @@ impl Planted {
             Planted::LaggardNotStruck => "a replica is named that lacks the end of its group",
             Planted::SentAgainFromWrongByte => "a file has bytes twice where it went on elsewhere",
             Planted::PackedOnOne => "a small file is named that a replica of it lacks",
+            Planted::TailSeenOfOne => "a reader sees bytes that are gone when the writer is",
         }
     }
 }

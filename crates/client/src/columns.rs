@@ -46,10 +46,10 @@ pub(crate) struct Places {
 }
 
 impl Places {
-    /// Of a closed group all of them have the same bytes, each of an open one what came to it: there the head alone says what can be read.
-    pub(crate) fn of(column: &Column, open: bool) -> Places {
-        let count = if open { 1 } else { usize::MAX };
-        Places { chunk: column.chunk().0.into(), devices: column.devices().take(count).collect() }
+    /// Of a closed group all of them have the same bytes. Of an open one each has what came to it: what may be shown of it is on all by which it
+    /// may end (`crate::grown`), and one that lost some of that answers with less than it was asked for.
+    pub(crate) fn of(column: &Column) -> Places {
+        Places { chunk: column.chunk().0.into(), devices: column.devices().collect() }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -182,23 +182,22 @@ mod tests {
     }
 
     /// A reader asks each replica once: near ones before far ones, of equals the one with the fewest bytes under way, of those the first that
-    /// is named, and what is away last. Of an open group it asks the head alone.
+    /// is named, and what is away last.
     #[test]
     fn places() {
         let column = Column::new(ChunkId(5), [4, 3, 2, 1].map(DeviceId).into_iter()).unwrap();
-        let order = |open, standing: &dyn Fn(u128) -> (bool, bool, u64)| {
-            let mut places = Places::of(&column, open);
+        let order = |standing: &dyn Fn(u128) -> (bool, bool, u64)| {
+            let mut places = Places::of(&column);
             let standing = |device: net::message::Id| {
                 let (away, far, under_way) = standing(device.value());
                 Standing { away, far, under_way }
             };
             std::iter::from_fn(|| places.take(standing)).map(|head| head.device.value()).collect::<Vec<_>>()
         };
-        assert_eq!(order(false, &|_| (false, true, 0)), [4, 3, 2, 1]);
-        assert_eq!(order(false, &|device| (false, true, device as u64 % 2)), [4, 2, 3, 1]);
-        assert_eq!(order(false, &|device| (false, device != 1, 9 * u64::from(device == 1))), [1, 4, 3, 2]);
-        assert_eq!(order(false, &|device| (device % 2 == 0, device > 2, 0)), [1, 3, 2, 4]);
-        assert_eq!(order(true, &|device| (device == 4, true, 0)), [4]);
+        assert_eq!(order(&|_| (false, true, 0)), [4, 3, 2, 1]);
+        assert_eq!(order(&|device| (false, true, device as u64 % 2)), [4, 2, 3, 1]);
+        assert_eq!(order(&|device| (false, device != 1, 9 * u64::from(device == 1))), [1, 4, 3, 2]);
+        assert_eq!(order(&|device| (device % 2 == 0, device > 2, 0)), [1, 3, 2, 4]);
     }
 
     /// Another order, or fewer replicas, bring nobody to ask; a new one does, or a chunk of another name.

@@ -8,6 +8,7 @@ mod compressed;
 mod consumer;
 mod devices;
 mod flow;
+mod grown;
 mod hosts;
 mod lane;
 mod leased_chunks;

@@ -160,8 +160,7 @@ impl Client {
 
     /// All bytes of a question, one part after another.
     async fn read_together(&self, question: &Question, options: ReadOptions) -> Result<Bytes> {
-        // None of them is of an open file (`is_located`).
-        let mut asking = self.asking(Places::of(&question.column, false), question.bytes).await;
+        let mut asking = self.asking(Places::of(&question.column), question.bytes).await;
         loop {
             if let Some(came) = asking.next(|head| self.read_from(head, question, options)).await? {
                 return Ok(came);

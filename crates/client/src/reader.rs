@@ -2,10 +2,12 @@
 
 use crate::client::Client;
 use crate::columns::{Head, Places, brings_nothing, together};
+use crate::grown::{Grown, Run};
+use crate::replicas::is_of_one_device;
 use crate::stream::FileStream;
 use base::checksum::UnitSums;
 use base::error::{Error, ErrorKind, Result};
-use base::layout::{Column, Layout};
+use base::layout::Layout;
 use base::limit::{FRAME_PAYLOAD_MAX, RECORD_PAYLOAD_MAX};
 use base::net::Boxed;
 use base::stripe::Piece;
@@ -16,7 +18,6 @@ use net::cells;
 use net::message::chunk;
 use net::message::file::{Attributes, Extent, Locate};
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -49,16 +50,8 @@ struct Known {
     attributes: Attributes,
     /// By first byte within the file.
     extents: BTreeMap<u64, Arc<Run>>,
-}
-
-/// An extent, and where its bytes are.
-struct Run {
-    extent: Extent,
-    layout: Layout,
-    /// Of an open one of several columns: bytes of its group that all of them were seen to hold.
-    visible: AtomicU64,
-    /// When the metadata store said so.
-    told: Time,
+    /// The open one of several replicas that was told last, also while it is not remembered: what was seen of it does not go away.
+    open: Option<Arc<Run>>,
 }
 
 /// Extents remembered: at 256 MiB each those of a 16 TiB file. Beyond that a reader starts to remember afresh.
@@ -67,6 +60,12 @@ const EXTENTS_MAX: usize = 65_536;
 /// Where an open extent ends the metadata store is asked again after so long: its writer may have gone on elsewhere because its device
 /// failed or cannot be reached, and then no seal says so.
 const OPEN_TOLD_MAX: Duration = Duration::from_secs(1);
+
+/// So long a reader waits where it cannot be told how far a file of several replicas is written, and so often it looks again: because a replica
+/// does not answer, or started anew. A writer that writes goes on without that replica after `PATIENCE` and a round trip; who ends a file for a
+/// writer that is gone waits for it as long as its node is heard of.
+const OPEN_WAIT: Duration = Duration::from_secs(10);
+const OPEN_PAUSE: Duration = Duration::from_millis(250);
 
 /// How often one read looks again for bytes that had moved on when it came to where it was told; then it fails. Each time a drain has copied
 /// a whole chunk meanwhile.
@@ -94,14 +93,8 @@ enum Got {
     Outdated,
     /// A device does not have what it was just said to have, or cannot be reached.
     Gone(Error),
-}
-
-/// How far an open group is.
-struct Grown {
-    /// Bytes of it that can be read.
-    length: u64,
-    /// It may be complete, or gone, and the file go on elsewhere: the metadata store knows.
-    over: bool,
+    /// So does one of an open group of several replicas, or it cannot be told how far that is written: it may go on without this device soon.
+    Waits(Error),
 }
 
 /// What a node said, and the bytes that were asked for.
@@ -111,13 +104,17 @@ fn length_of(parts: &[Bytes]) -> u64 {
     parts.iter().map(|part| part.len() as u64).sum()
 }
 
-/// What a replica of a closed group answered: one that is shorter than it should be is as good as none if others have its bytes, too.
+/// What a replica answered of bytes that are all there: one that is shorter than it should be is as good as none if others have its bytes, too.
 fn whole_of_several(several: bool, piece: Piece, (answer, parts): Fetched) -> Result<Fetched> {
     if several && length_of(&parts) < piece.length {
-        let text = format!("its chunk ends at byte {}, and bytes behind that are missing", answer.chunk_length);
-        return Err(Error::new(ErrorKind::Corrupt, text));
+        return Err(cut(&answer));
     }
     Ok((answer, parts))
+}
+
+fn cut(answer: &chunk::ReadAnswer) -> Error {
+    let text = format!("its chunk ends at byte {}, and bytes behind that are missing", answer.chunk_length);
+    Error::new(ErrorKind::Corrupt, text)
 }
 
 /// Asks for bytes of a chunk. `unchecked`, `blocks`: as `chunk::Read` has them.
@@ -145,7 +142,7 @@ impl Client {
             return Err(Error::new(ErrorKind::Invalid, format!("{path} is a directory; name a file, or list it")));
         }
         let inode = answer.attributes.inode;
-        let known = Known { attributes: answer.attributes, extents: BTreeMap::new() };
+        let known = Known { attributes: answer.attributes, extents: BTreeMap::new(), open: None };
         let shared = Shared { client: self.clone(), path, inode, options, known: Mutex::new(known) };
         let reader = FileReader { shared: Arc::new(shared) };
         reader.remember(answer.extents)?;
@@ -214,6 +211,18 @@ impl FileReader {
 
     /// The file's length now in bytes, with what a writer has hflushed. Later reads see at least that much.
     pub async fn length(&self) -> Result<u64> {
+        let mut waits = None;
+        loop {
+            let began = self.shared.client.session.clock.now();
+            match self.length_now().await? {
+                (length, None) => return Ok(length),
+                (_, Some(error)) => self.pause(*waits.get_or_insert(began), error).await?,
+            }
+        }
+    }
+
+    /// The length as it is seen now, and why the file may be longer.
+    async fn length_now(&self) -> Result<(u64, Option<Error>)> {
         let mut at = self.attributes().length;
         // The open extent is the last one of all.
         while self.locate(at).await? {
@@ -226,10 +235,20 @@ impl FileReader {
             let last = known.extents.values().next_back().filter(|run| run.extent.open);
             (known.attributes.clone(), last.cloned())
         };
-        let Some(run) = open else { return Ok(attributes.length) };
-        let Grown { length, .. } = self.grown(&run).await.map_err(|error| self.explain(error))?;
+        let Some(run) = open else { return Ok((attributes.length, None)) };
+        let grown = run.grown(&self.shared.client).await;
+        let Grown { length, in_doubt, .. } = grown.map_err(|error| self.explain(error))?;
         let within = length.saturating_sub(run.extent.group_offset);
-        Ok(run.extent.offset.saturating_add(within).max(attributes.length))
+        Ok((run.extent.offset.saturating_add(within).max(attributes.length), in_doubt))
+    }
+
+    /// Waits before it is looked again how far an open group is. The error if that has lasted since then for too long.
+    async fn pause(&self, since: Time, error: Error) -> Result<()> {
+        if self.shared.client.session.clock.now().since(since) >= OPEN_WAIT {
+            return Err(self.explain(error));
+        }
+        tokio::time::sleep(OPEN_PAUSE).await;
+        Ok(())
     }
 
     /// The length as it was said when the file was opened if nobody wrote it then, else as `length`.
@@ -260,7 +279,7 @@ impl FileReader {
         mut gathered: Gathered,
     ) -> Result<Gathered> {
         let end = offset.saturating_add(length);
-        let (mut at, mut located_at, mut moves) = (offset, None, 0);
+        let (mut at, mut located_at, mut moves, mut waits) = (offset, None, 0, None);
         while at < end {
             let run = match self.extent_at(at) {
                 Some(run) => run,
@@ -271,8 +290,10 @@ impl FileReader {
                     continue;
                 }
             };
-            let fresh = located_at == Some(at);
-            match self.read_extent(&run, (&mut at, end), fresh, options, &mut gathered).await? {
+            let (fresh, before, began) = (located_at == Some(at), at, self.shared.client.session.clock.now());
+            let got = self.read_extent(&run, (&mut at, end), fresh, options, &mut gathered).await?;
+            waits = waits.filter(|_| at == before);
+            match got {
                 // What moved on before is behind: it may do so again further on.
                 Got::Whole => moves = 0,
                 Got::End => break,
@@ -301,6 +322,12 @@ impl FileReader {
                     } else if stays || moves == MOVES_MAX {
                         return Err(self.explain(error));
                     }
+                }
+                Got::Waits(error) => {
+                    self.pause(*waits.get_or_insert(began), error).await?;
+                    self.known().extents.remove(&run.extent.offset);
+                    self.locate(at).await?;
+                    located_at = Some(at);
                 }
             }
         }
@@ -333,27 +360,23 @@ impl FileReader {
         gathered: &mut Gathered,
     ) -> Result<Got> {
         let Run { extent, layout, .. } = run;
-        let places = |piece: &Piece| Places::of(&layout.columns()[piece.column], extent.open);
+        let places = |piece: &Piece| Places::of(&layout.columns()[piece.column]);
         let within = *at - extent.offset;
         let from = extent.group_offset.saturating_add(within);
         let mut length = (end - *at).min(if extent.open { u64::MAX } else { extent.length - within });
         // Its writer may have gone on elsewhere.
         let may_have_left = |error: &Error| extent.open && error.kind() == ErrorKind::Unreachable;
-        if extent.open && layout.columns().len() > 1 {
-            // What a column has behind a byte that another one lacks is not to be seen.
-            let seen = run.visible.load(Ordering::Relaxed);
-            let asked = if seen >= from.saturating_add(length) { Ok(None) } else { self.grown(run).await.map(Some) };
-            let grown = match asked {
+        if run.is_bounded() && run.visible() < from.saturating_add(length) {
+            // What a chunk has behind a byte that another one lacks is not to be seen.
+            let grown = match run.grown(&self.shared.client).await {
                 Err(error) if may_have_left(&error) => return Ok(Got::Gone(error)),
                 asked => asked.map_err(|error| self.explain(error))?,
             };
-            let visible = grown.as_ref().map_or(seen, |grown| grown.length);
             match grown {
-                Some(Grown { over, .. }) if visible <= from && !fresh && (over || self.is_old(run)) => {
-                    return Ok(Got::Outdated);
-                }
-                _ if visible <= from => return Ok(Got::End),
-                _ => length = length.min(visible - from),
+                Grown { length: visible, .. } if visible > from => length = length.min(visible - from),
+                Grown { in_doubt: Some(error), .. } => return Ok(Got::Waits(error)),
+                Grown { over, .. } if !fresh && (over || self.is_old(run)) => return Ok(Got::Outdated),
+                _ => return Ok(Got::End),
             }
         }
         let length = length.min(self.most_at_once(layout));
@@ -384,6 +407,7 @@ impl FileReader {
                 Err(_) if got > 0 => break,
                 // Replaced, deleted, packed anew, or not begun: the metadata store knows.
                 Err(error) if error.kind() == ErrorKind::NotFound && !fresh => return Ok(Got::Outdated),
+                Err(error) if run.is_of_several() && is_of_one_device(error.kind()) => return Ok(Got::Waits(error)),
                 Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Got::Gone(error)),
                 Err(error) if may_have_left(&error) => return Ok(Got::Gone(error)),
                 // There may be more replicas by now, or others.
@@ -394,6 +418,10 @@ impl FileReader {
             gathered.parts.extend(parts.into_iter().filter(|part| !part.is_empty()));
             *at += came;
             got += came;
+            if came < piece.length && run.is_of_several() {
+                // The only one of its column, which had more: it is passed over as one of several is, though no other one is left.
+                return Ok(Got::Waits(cut(&answer)));
+            }
             if came < piece.length {
                 // Where progress was made, what was located is no longer located for this very place.
                 let head = Head::from(&layout.columns()[piece.column]);
@@ -528,31 +556,6 @@ impl FileReader {
         Ok((fetched.0, fetched.1.parts().to_vec()))
     }
 
-    /// How far an open group is now: up to the first byte that one of its columns has not.
-    async fn grown(&self, run: &Run) -> Result<Grown> {
-        let client = &self.shared.client;
-        let stat = |column: &Column| {
-            let Head { device, chunk } = Head::from(column);
-            let ask = chunk::Stat { device, chunk, start: false };
-            async move { client.ask_at(ask.device, &ask).await }
-        };
-        let (mut lengths, mut sealed) = (Vec::with_capacity(run.layout.columns().len()), false);
-        for answer in together(run.layout.columns().iter().map(stat)).await {
-            match answer {
-                Ok(answer) => {
-                    lengths.push(answer.length);
-                    sealed |= answer.sealed;
-                }
-                // Its first byte has not come yet.
-                Err(error) if error.kind() == ErrorKind::NotFound => lengths.push(0),
-                Err(error) => return Err(error),
-            }
-        }
-        let length = run.layout.length(lengths.iter().copied().enumerate());
-        run.visible.fetch_max(length, Ordering::Relaxed);
-        Ok(Grown { length, over: sealed || lengths.iter().all(|length| *length == 0) })
-    }
-
     /// The extent that is remembered to hold this byte, or to grow towards it.
     fn extent_at(&self, at: u64) -> Option<Arc<Run>> {
         let known = self.known();
@@ -596,7 +599,11 @@ impl FileReader {
         let told = self.shared.client.session.clock.now();
         for extent in extents {
             let layout = extent.layout.checked().map_err(|error| self.explain(error))?;
-            known.extents.insert(extent.offset, Arc::new(Run { extent, layout, visible: AtomicU64::new(0), told }));
+            let run = Arc::new(Run::new(extent, layout, told, known.open.as_deref()));
+            if run.is_of_several() {
+                known.open = Some(run.clone());
+            }
+            known.extents.insert(run.extent.offset, run);
         }
         Ok(())
     }

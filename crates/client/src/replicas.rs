@@ -18,7 +18,7 @@ use tokio::time::timeout;
 /// `CALL_SILENCE_MAX`, 10 s. Not much shorter: what a client asks for ahead, 48 MiB (`Sizes::read_window`), takes a disk of 100 MB/s half a
 /// second, so a disk that three such readers share is not given up. One that has more to do is left alone for `REMEMBERED` then, so
 /// that a client asks it in vain for one window in 7 s at most. When all are as slow nobody is given up: then each has the whole time.
-const PATIENCE: Duration = Duration::from_secs(2);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
 
 /// A failure counts for so long: the time after which the keeper holds a node for silent, too (`NODE_SILENCE_MAX`).
 const REMEMBERED: Duration = Duration::from_secs(5);
@@ -204,7 +204,7 @@ fn who(routes: &Routes, device: Id) -> [Who; 2] {
 }
 
 /// Whether another device may answer otherwise.
-fn is_of_one_device(kind: ErrorKind) -> bool {
+pub(crate) fn is_of_one_device(kind: ErrorKind) -> bool {
     use ErrorKind::{Busy, Corrupt, Io, NotFound, Protocol, Refused, Unreachable};
     matches!(kind, Unreachable | NotFound | Corrupt | Io | Busy | Refused | Protocol)
 }

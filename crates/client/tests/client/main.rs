@@ -6,6 +6,7 @@ mod fake;
 mod files;
 mod listed;
 mod names;
+mod open;
 mod packer;
 mod ranges;
 mod replicas;

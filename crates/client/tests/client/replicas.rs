@@ -287,7 +287,7 @@ async fn another_order() {
     assert_eq!(fake.state().readers_of, devices, "each was asked once");
 }
 
-/// The replicas of an open group are not asked: what its head has is what can be read.
+/// Whatever one replica of an open group answers, another one serves what all have.
 #[tokio::test(start_paused = true)]
 async fn open_groups() {
     let fake = Fake::new(16);
@@ -297,17 +297,17 @@ async fn open_groups() {
     writer.write(bytes.clone()).await.expect("written");
     writer.hflush().await.expect("visible");
     fake.state().replicate(3);
-    let head = fake.state().devices_of("/a")[0][0];
+    let devices = fake.state().devices_of("/a").remove(0);
     let reader = client.open("/a").await.expect("it is there");
-    assert!(reader.read_at(0, 10_000).await.expect("read").concat() == bytes);
-    for bad in [Bad::Rotten, Bad::Failed] {
-        fake.state().bad = [(head, bad)].into();
-        assert!(reader.read_at(0, 10_000).await.is_err(), "{bad:?}");
+    for bad in [Bad::Rotten, Bad::Failed, Bad::Missing, Bad::Short, Bad::Silent] {
+        for device in devices.iter().copied() {
+            fake.state().bad = [(device, bad)].into();
+            assert!(reader.read_at(0, 10_000).await.expect("read").concat() == bytes, "{bad:?}");
+            assert!(reader.read_at(10_000, 1).await.expect("its end").is_empty(), "{bad:?}");
+        }
     }
-    fake.state().bad = [(head, Bad::Missing)].into();
-    assert!(reader.read_at(0, 10_000).await.expect("not begun yet").is_empty());
     let state = fake.state();
-    assert!(state.readers_of.iter().all(|device| *device == head), "{:?}", state.readers_of);
+    assert!((1..=3).all(|device| state.readers_of.contains(&device)), "{:?}", state.readers_of);
 }
 
 /// Who stands on a node reads from its devices, as long as they serve.

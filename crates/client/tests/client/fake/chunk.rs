@@ -33,9 +33,10 @@ fn missing() -> Error {
 }
 
 impl State {
-    /// A sync of this device fails.
+    /// A sync of this device fails. What was not synced is gone at once, and so it is said to have started anew, at which it is gone there.
     pub fn fail_device(&mut self, device: u128) {
         self.failed_devices.insert(device);
+        *self.starts.entry(device).or_insert(1) += 1;
         let its = self.chunks.iter_mut().filter(|((_, on), _)| *on == device);
         its.for_each(|(_, chunk)| chunk.cut());
     }

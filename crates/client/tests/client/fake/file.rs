@@ -292,6 +292,7 @@ impl State {
 
     fn finish(&mut self, inode: u64, group: u64, length: u64) {
         let file = self.files.by_number.get_mut(&inode).expect("asked for before");
+        file.recorded = 0;
         if length > 0 {
             file.extents.push(Piece { start: file.length, length, group, group_offset: 0 });
             file.length += length;
@@ -342,8 +343,7 @@ impl State {
         self.finish(ask.inode, ask.finished_group, ask.finished_length);
         self.ended_early += u64::from(early);
         let group = self.wider_group(ask.columns_max, &[&ask.full[..], &ask.gone].concat());
-        let file = self.files.by_number.get_mut(&ask.inode).expect("leased");
-        (file.writer, file.recorded) = (Some(group.group), 0);
+        self.files.by_number.get_mut(&ask.inode).expect("leased").writer = Some(group.group);
         Ok(group)
     }
 
