@@ -301,6 +301,7 @@ impl ClusterDirector {
     /// The machine of a node that was removed is switched off.
     fn take_out(&mut self, number: usize) {
         self.let_go(number);
+        self.scene.killed(&self.members[number].name);
         self.members[number].end(End::Kill, Gone::Reset);
         self.members[number].state = State::Out;
     }
@@ -322,6 +323,8 @@ impl ClusterDirector {
         let how = if member.machine.must_lose_power() { End::PowerLoss } else { how };
         if how == End::PowerLoss {
             self.scene.power_lost(&member.name);
+        } else {
+            self.scene.killed(&member.name);
         }
         let silent = how == End::PowerLoss && self.random.one_in(2);
         member.end(how, if silent { Gone::Silent } else { Gone::Reset });
@@ -403,6 +406,8 @@ impl ClusterDirector {
         }
         // What was given up just now may still be on its way.
         tokio::time::sleep(LATE).await;
+        // Whatever sessions that are over left open was ended by the store meanwhile.
+        self.scene.oracle().is_all_closed = true;
         let all_made = replicas::are_made(&self.scene, &client, false).await?;
         replicas::are_alike(&self.scene, &random, &client, (all_made, BTreeSet::new())).await?;
         replicas::are_back(&self.scene, &client, all_made).await?;

@@ -208,10 +208,18 @@ impl Scene {
     /// The power of a machine is gone.
     pub fn power_lost(&self, machine: &str) {
         self.power_losses.fetch_add(1, Ordering::Relaxed);
-        let kept = self.oracle().power_lost(machine);
-        if kept > 0 {
-            self.count_more("promises kept beside a power loss", kept);
+        let (beside, by_others) = self.oracle().power_lost(machine);
+        if beside > 0 {
+            self.count_more("promises kept beside a power loss", beside);
         }
+        if by_others > 0 {
+            self.count_more("promises kept by other replicas", by_others);
+        }
+    }
+
+    /// The processes of a machine were killed.
+    pub fn killed(&self, machine: &str) {
+        self.oracle().killed(machine);
     }
 
     /// Something was acknowledged: now and then that is the moment for the node to end.
