@@ -148,7 +148,7 @@ mod tests {
     use base::error::ErrorKind;
     use base::id::{ChunkId, DeviceId};
     use base::layout::{Column, Layout};
-    use net::message::file::{Extent, NewGroup};
+    use net::message::file::Extent;
     use net::message::layout;
     use prost::Message;
     use std::time::Duration;

@@ -533,7 +533,7 @@ impl FileReader {
         let client = &self.shared.client;
         let stat = |column: &Column| {
             let Head { device, chunk } = Head::from(column);
-            let ask = chunk::Stat { device, chunk };
+            let ask = chunk::Stat { device, chunk, start: false };
             async move { client.ask_at(ask.device, &ask).await }
         };
         let (mut lengths, mut sealed) = (Vec::with_capacity(run.layout.columns().len()), false);

@@ -5,10 +5,10 @@ use crate::format::{ExtentRecord, InodeRecord, WriterRecord};
 use crate::key::{Key, after_prefix};
 use crate::names::gone;
 use crate::reply::Reply;
-use crate::request::{Extent, FileRef, Located, NewGroup};
+use crate::request::{Extent, FileRef, Located, NewGroup, Open};
 use crate::state::{State, missing};
 use base::error::{ErrorKind, Result};
-use base::id::{GroupId, InodeId};
+use base::id::{Generation, GroupId, InodeId};
 use base::limit::{LISTED_EXTENT_BYTES, LISTED_EXTENTS_MAX, LISTED_REPLICAS_MAX};
 use prost::Message;
 use std::collections::BTreeMap;
@@ -25,13 +25,15 @@ const LOCATE_REPLICAS_MAX: usize = 12_000;
 pub struct Groups(BTreeMap<GroupId, NewGroup>);
 
 impl Groups {
-    /// Looks a group up, if it was not yet.
-    fn note(&mut self, state: &State, group: GroupId) -> Result<&NewGroup> {
+    /// Looks the group of an extent up, if it was not yet.
+    fn note(&mut self, state: &State, extent: &Extent) -> Result<&NewGroup> {
+        let group = extent.group;
         Ok(match self.0.entry(group) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(place) => {
                 let mut placed = convert::placed(group, &state.group(group)?)?;
-                if placed.layout.columns().iter().any(|column| !column.others().is_empty()) {
+                // Of an open one all have to answer, and each is known by its place.
+                if placed.layout.has_several() && !extent.open {
                     placed.layout = placed.layout.sorted_by_key(|device| state.is_away(device));
                 }
                 place.insert(placed)
@@ -43,6 +45,10 @@ impl Groups {
     fn replicas(&self, extents: &[Extent]) -> usize {
         let count = |extent: &Extent| self.0.get(&extent.group).map_or(0, |group| group.layout.replicas().count());
         extents.iter().map(count).sum()
+    }
+
+    fn have_several(&self, group: GroupId) -> bool {
+        self.0.get(&group).is_some_and(|group| group.layout.has_several())
     }
 
     /// Bytes that these extents take of a listing.
@@ -102,15 +108,28 @@ impl State {
         let mut groups = Groups::default();
         let mut replicas = 0;
         for (index, extent) in extents.iter().enumerate() {
-            replicas += groups.note(self, extent.group)?.layout.replicas().count();
+            replicas += groups.note(self, extent)?.layout.replicas().count();
             if replicas > LOCATE_REPLICAS_MAX && index > 0 {
                 (extents, more) = (extents[..index].to_vec(), true);
                 groups.0.retain(|group, _| extents.iter().any(|extent| extent.group == *group));
                 break;
             }
         }
+        let open = match (&record.writer, extents.last()) {
+            (Some(writer), Some(last)) if last.open && groups.have_several(last.group) => {
+                Some(self.open_of(&record, writer)?)
+            }
+            _ => None,
+        };
         let (attributes, groups) = (record.attributes(inode), groups.into_all());
-        Ok(Reply::Located(Located { attributes, extents, groups, more }))
+        Ok(Reply::Located(Located { attributes, extents, groups, open, more }))
+    }
+
+    fn open_of(&self, record: &InodeRecord, writer: &WriterRecord) -> Result<Open> {
+        // A fence raises it by one.
+        let generation = Generation(record.generation.saturating_sub(u64::from(writer.ended)));
+        let replicas = self.group(GroupId(writer.group))?.columns.into_iter().flat_map(|column| column.replicas);
+        Ok(Open { generation, starts: replicas.map(|replica| replica.start).collect() })
     }
 
     /// All extents of a closed file of this length, if they are few; none else. Whatever is wrong with their records is said to whoever asks
@@ -129,7 +148,7 @@ impl State {
             _ => self.all_extents(inode, LISTED_EXTENTS_MAX + 1)?,
         };
         let few = extents.len() <= LISTED_EXTENTS_MAX
-            && extents.iter().all(|extent| groups.note(self, extent.group).is_ok())
+            && extents.iter().all(|extent| groups.note(self, extent).is_ok())
             && groups.replicas(&extents) <= LISTED_REPLICAS_MAX;
         Ok(if few { extents } else { Vec::new() })
     }

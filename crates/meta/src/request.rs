@@ -4,8 +4,8 @@ mod types;
 
 pub use types::{
     BagInfo, BagState, Began, Carried, DeviceInfo, DeviceUse, Entry, Extent, FileHandle, FilePiece, Garbage,
-    KnownGroup, Lack, LackingColumn, LackingGroup, Lacks, Limit, Located, NewGroup, NodeInfo, NodeState, Orphan, Quota,
-    Refused, Totals,
+    KnownGroup, Lack, LackingColumn, LackingGroup, Lacks, Limit, Located, NewGroup, NodeInfo, NodeState, Open, Orphan,
+    Quota, Refused, Totals,
 };
 
 use crate::path::Path;

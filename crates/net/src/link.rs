@@ -19,6 +19,7 @@ use base::id::{NodeId, RequestId, SessionId};
 use base::limit::{FRAME_MESSAGE_MAX, FRAME_PAYLOAD_MAX, SMALL_FRAMES_MAX, SMALL_PAYLOAD_MAX};
 use base::net::Net;
 use base::request;
+use base::unit::Time;
 use bytes::Bytes;
 use leader::Leader;
 use making::{Made, make_first};
@@ -245,6 +246,15 @@ impl Link {
         match &self.route {
             Route::Local(_) => NodeId::default(),
             Route::Remote(remote) => remote.shared.leader.as_ref().map_or(remote.node, Leader::node),
+        }
+    }
+
+    /// When the node at the other end was last heard, by the clock of the link's settings; while a call waits it is asked for a sign of life each
+    /// eighth of `silence_max`. None on a local link.
+    pub fn heard(&self) -> Option<Time> {
+        match &self.route {
+            Route::Local(_) => None,
+            Route::Remote(remote) => Some(remote.shared.heard()),
         }
     }
 

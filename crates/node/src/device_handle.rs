@@ -216,8 +216,8 @@ impl DeviceHandle {
             DeviceHandle::Local(device) => return device.stat(chunk).await,
             DeviceHandle::Remote(far) => far,
         };
-        match far.ask(&piece::Stat { device: far.id(), chunk: chunk.0.into() }).await {
-            Ok(piece::StatAnswer { length, sealed, generation, crc }) => {
+        match far.ask(&piece::Stat { device: far.id(), chunk: chunk.0.into(), start: false }).await {
+            Ok(piece::StatAnswer { length, sealed, generation, crc, .. }) => {
                 Ok(Some(Extent { length, sealed, generation: Generation(generation), crc }))
             }
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),

@@ -10,6 +10,7 @@ pub mod sums;
 
 use crate::control::orphans;
 use crate::device::bags::Waiter;
+use crate::device::control::Extent;
 use crate::device::{Consumer, Device, Item, Pushed, Then};
 use crate::health;
 use crate::leading::Leading;
@@ -114,6 +115,15 @@ fn admit_ordered(membership: &Membership, call: Call) -> Option<Call> {
             None
         }
     }
+}
+
+/// What a device knows of a chunk, and the start of its node: also where the chunk is not there, as an error could not say it, and a node that
+/// lost its first bytes would be taken for one that never had any.
+fn stat_at(start: u64, known: Option<Extent>) -> wire::StatAnswer {
+    let Some(Extent { length, sealed, generation, crc }) = known else {
+        return wire::StatAnswer { start, ..wire::StatAnswer::default() };
+    };
+    wire::StatAnswer { length, sealed, generation: generation.0, crc, start }
 }
 
 impl Node {
@@ -239,9 +249,19 @@ impl Node {
         device.send(Item::Chunk { request, then: Then::Answer(call.respond) });
     }
 
-    fn stat(&self, mut call: Call) {
+    fn stat(self: &Arc<Self>, mut call: Call) {
         let ask = ask!(call as wire::Stat);
         let device = device!(self, call, ask.device);
+        if ask.start {
+            let (node, device, respond) = (self.clone(), device.clone(), call.respond);
+            self.apart(call.request, async move {
+                match device.stat(ChunkId(ask.chunk.value())).await {
+                    Ok(known) => respond.answer(stat_at(node.start, known), Payload::empty()),
+                    Err(error) => respond.fail(error),
+                }
+            });
+            return;
+        }
         let request = Request::Stat { chunk: ChunkId(ask.chunk.value()) };
         device.send(Item::Chunk { request, then: Then::Answer(call.respond) });
     }

@@ -11,7 +11,7 @@ use base::permission::Wanted;
 use base::policy::{Class, Compression, Level, Policy};
 use base::unit::WallTime;
 use meta::request::{
-    Asked, BagInfo, BagState, Began, DIRECTORY_MODE, Entry, Extent, FileRef, Limit, Located, NewGroup, NewInode,
+    Asked, BagInfo, BagState, Began, DIRECTORY_MODE, Entry, Extent, FileRef, Limit, Located, NewGroup, NewInode, Open,
     PutFile, Refused, Seen, User,
 };
 use meta::{Path, Reply, Request};
@@ -415,7 +415,7 @@ fn xattrs(reply: Reply, respond: Responder) {
 fn entries(reply: Reply, respond: Responder) {
     let Reply::Entries { entries, groups, more, others } = reply else { other(&reply) };
     let wire = |Entry { name, attributes, extents }: Entry| {
-        let extents = extents.iter().map(|extent| wire_extent(extent, &groups)).collect();
+        let extents = extents.iter().map(|extent| wire_extent(extent, &groups, None)).collect();
         file::Entry { attributes, name, extents }
     };
     let all = |entries: Vec<Entry>| entries.into_iter().map(wire).collect();
@@ -454,22 +454,26 @@ fn files(reply: Reply, respond: Responder) {
 }
 
 /// `groups`: among them that of the extent, in the order of their numbers.
-fn wire_extent(extent: &Extent, groups: &[NewGroup]) -> file::Extent {
+fn wire_extent(extent: &Extent, groups: &[NewGroup], open: Option<&Open>) -> file::Extent {
     let Ok(place) = groups.binary_search_by_key(&extent.group, |group| group.group) else {
         unreachable!("the answer names the group of each extent")
     };
+    let open = open.filter(|_| extent.open);
     file::Extent {
         offset: extent.file_offset,
         length: extent.length,
         group_offset: extent.group_offset,
         open: extent.open,
         layout: (&groups[place].layout).into(),
+        starts: open.map(|open| open.starts.clone()).unwrap_or_default(),
+        generation: open.map_or(0, |open| open.generation.0),
     }
 }
 
 fn located(reply: Reply, respond: Responder) {
-    let Reply::Located(Located { attributes, extents, groups, mut more }) = reply else { other(&reply) };
-    let mut extents: Vec<file::Extent> = extents.iter().map(|extent| wire_extent(extent, &groups)).collect();
+    let Reply::Located(Located { attributes, extents, groups, open, mut more }) = reply else { other(&reply) };
+    let mut extents: Vec<file::Extent> =
+        extents.iter().map(|extent| wire_extent(extent, &groups, open.as_ref())).collect();
     if respond.room() < LOCATED {
         let fit = fitting(&extents, respond.room().saturating_sub(attributes.encoded_len()));
         more |= fit < extents.len();
@@ -661,7 +665,7 @@ mod tests {
             let column = net::message::layout::Column { chunk: (u128::MAX - 1).into(), ..Default::default() };
             let layout = net::message::layout::Layout { columns: vec![column; columns], cell: 1 << 20 };
             let offset = u64::MAX >> 1;
-            file::Extent { offset, length: offset, group_offset: offset, open: true, layout }
+            file::Extent { offset, length: offset, group_offset: offset, open: true, layout, ..Default::default() }
         };
         for columns in [1, 4, 16] {
             let mut extents = vec![extent(columns); 2000];

@@ -9,6 +9,7 @@ use base::policy::Level;
 use base::unit::Time;
 use base::watched::{Stop, Stopped};
 use futures_util::StreamExt;
+use net::Link;
 use std::time::Duration;
 
 /// So long at first: readers wait as long for a replica before they ask another one. A node that is up answers an append in milliseconds, and one
@@ -18,8 +19,8 @@ pub(super) const FIRST: Duration = Duration::from_secs(2);
 /// It doubles with each replica that is given up, to this: where all are slow by turns, none is to blame.
 const LAST: Duration = Duration::from_secs(16);
 
-/// So much longer is waited for what is on its way to stable media, and for a call that nobody else has answered yet: a disk that syncs a full
-/// cache is no dead one.
+/// So much longer is waited for what is on its way to stable media while its node is heard, and for a call that nobody else has answered yet: a
+/// disk that syncs a full cache is no dead one.
 const OF_SYNCS: u32 = 4;
 
 /// How long the calls to a replica may last: until it is given up, and no longer than this.
@@ -97,16 +98,23 @@ impl Flow {
     /// The replicas that have not answered an append which another one that is well has, and when each is given up for it.
     fn overdue(&self) -> impl Iterator<Item = (Time, usize)> + '_ {
         let waited = self.unacknowledged.iter().filter_map(|sent| Some((sent.first?, sent)));
-        let slots = waited.flat_map(move |(first, sent)| {
+        waited.flat_map(move |(first, sent)| {
             let of = self.group.of(sent.column);
             let waits = move |slot: usize| sent.waits & (1 << (slot - of.start)) != 0;
-            let factor = if sent.level == Level::Synced { OF_SYNCS } else { 1 };
-            let due = first.after(self.patience.saturating_mul(factor));
+            let due = move |slot: usize| {
+                if sent.level < Level::Synced {
+                    return first.after(self.patience);
+                }
+                let heard = self.group.slots[slot].link.as_ref().and_then(Link::heard);
+                let latest = first.after(self.patience.saturating_mul(OF_SYNCS));
+                heard.map_or(latest, |heard| heard.max(first).after(self.patience).min(latest))
+            };
             let has_answered = self.group.of(sent.column).any(|slot| !waits(slot) && self.is_well(slot));
             let slots = self.group.of(sent.column).filter(move |slot| has_answered && waits(*slot));
-            slots.filter(|slot| self.is_well(*slot)).map(move |slot| (due, slot))
-        });
-        slots
+            // One that has refused it is asked again.
+            let is_silent = |slot: &usize| !self.refused.iter().any(|(append, _)| append.slot == *slot);
+            slots.filter(|slot| self.is_well(*slot)).filter(is_silent).map(move |slot| (due(slot), slot))
+        })
     }
 
     /// One after another: each has to have one beside it that is well still.

@@ -27,7 +27,7 @@ fn replicated(seed: u64, replicas: u64, is_wide: bool) -> Arc<Fake> {
 
 /// All kinds of them, by seed: two replicas or three, narrow or wide.
 fn some_kind(seed: u64) -> Arc<Fake> {
-    replicated(seed, 2 + seed % 2, seed / 2 % 2 == 0)
+    replicated(seed, 2 + seed % 2, (seed / 2).is_multiple_of(2))
 }
 
 async fn create(client: &Client) -> FileWriter {
@@ -410,6 +410,30 @@ async fn silence() {
     assert_alike(&fake, "after silence");
 }
 
+/// A disk that syncs for long is no silent one while its node is heard: it has four times as long.
+#[tokio::test(start_paused = true)]
+async fn a_long_sync() {
+    let fake = Fake::new(5);
+    let nodes = Nodes::new(&fake, 4).await;
+    fake.state().wide = Wide { replicas: 3, ..Wide::default() };
+    let client = nodes.client("node1").await;
+    let mut writer = create(&client).await;
+    let devices = fake.state().devices_of("/a").remove(0);
+    for (seconds, ended_early) in [(6, 0), (60, 1)] {
+        fake.state().held.insert(Held::Device(devices[2]));
+        let released = fake.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(Duration::from_secs(seconds)).await;
+            released.state().held.clear();
+        });
+        writer.write(content(1000, 1)).await.expect("taken");
+        let took = took(&fake, async { writer.sync().await.expect("durable") }).await;
+        let wanted = Duration::from_secs(seconds.min(8));
+        assert!((wanted..wanted + Duration::from_millis(500)).contains(&took), "{took:?}");
+        assert_eq!(fake.state().ended_early, ended_early);
+    }
+}
+
 /// With one replica nothing is given up before its link does that: 10 s.
 #[tokio::test(start_paused = true)]
 async fn one_replica_is_waited_for() {
@@ -453,10 +477,11 @@ async fn a_node_is_gone() {
     }
     nodes.kill("node2");
     let mut went_on = 0;
-    for (path, mut writer, reader) in files {
+    for (number, (path, mut writer, reader)) in files.into_iter().enumerate() {
         let is_touched = fake.state().devices_of(&path)[0].contains(&2);
         writer.write(bytes.slice(10_100..)).await.expect("taken");
-        let took = took(&fake, async { writer.hflush().await.expect("the others have it") }).await;
+        let promised = async { if number % 2 == 0 { writer.hflush().await } else { writer.sync().await } };
+        let took = took(&fake, async { promised.await.expect("the others have it") }).await;
         assert!(took < Duration::from_secs(3), "{path}: {took:?}");
         let read = Bytes::from(reader.read_at(0, 30_000).await.expect("read").concat());
         assert!(read == bytes, "{path}");

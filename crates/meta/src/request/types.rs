@@ -163,8 +163,19 @@ pub struct Located {
     pub extents: Vec<Extent>,
     /// The groups of these pieces, each once, in the order of their numbers.
     pub groups: Vec<NewGroup>,
+    /// Of the open piece, if its group has several replicas.
+    pub open: Option<Open>,
     /// Whether the range has more pieces: ask again from the end of the last one.
     pub more: bool,
+}
+
+/// What is needed to tell how far a group of several replicas is written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Open {
+    /// The writer's, also when it is fenced.
+    pub generation: Generation,
+    /// The start of its node that each replica was placed into, in the order of the layout.
+    pub starts: Vec<u64>,
 }
 
 /// What a bag is up to.

@@ -1,12 +1,12 @@
 //! Groups that are written to several replicas at once: where these are, how such a group ends, and what is named of it then.
 
 use crate::lacking::{close, devices_of, handle, lacking, repair, replicas, report, set, to_several, world};
-use crate::world::{World, append, create};
+use crate::world::{World, append, create, path};
 use base::error::ErrorKind;
 use base::id::{ChunkId, DeviceId, NodeId};
 use base::layout::Layout;
 use base::planted::Planted;
-use meta::request::{FileHandle, Orphan, Refused};
+use meta::request::{FileHandle, FileRef, Located, Open, Orphan, Refused};
 use meta::{Reply, Request};
 use std::panic::AssertUnwindSafe;
 
@@ -31,6 +31,13 @@ fn open(world: &mut World, name: &str) -> FileHandle {
 
 fn all(layout: &Layout) -> Vec<(ChunkId, DeviceId)> {
     layout.replicas().map(|replica| (replica.chunk, replica.device)).collect()
+}
+
+fn locate(world: &mut World, name: &str) -> Located {
+    match world.ask(Request::Locate { file: FileRef::Path(path(name)), offset: 0, length: u64::MAX }) {
+        Ok(Reply::Located(located)) => located,
+        other => panic!("{other:?}"),
+    }
 }
 
 fn fenced(world: &mut World, file: &FileHandle) -> Orphan {
@@ -82,6 +89,38 @@ fn fewer_where_there_is_no_place() {
     (11..15).for_each(|number| report(&mut world, number));
     while repair(&mut world) > 0 {}
     assert_eq!(devices_of(&mut world, "/d/g")[0].len(), 4);
+}
+
+/// Who reads what is being written is told of all replicas, in the order in which they were placed, whoever of them is silent, and the
+/// generation of the writer, also when it is fenced. Of one replica, and of what is closed, nothing of that is said.
+#[test]
+fn open_ones_are_told() {
+    let mut world = world(1, 4, 3);
+    let [file, closed] = ["/d/f", "/d/g"].map(|name| open(&mut world, name));
+    close(&mut world, &closed, 1000);
+    let single = handle(world.ask(create("/d/h")));
+    let placed = all(&file.group.layout);
+    // A device has the number of its node here.
+    let starts: Vec<u64> = placed.iter().map(|(_, device)| NodeId(device.0).start(1)).collect();
+    let told = Some(Open { generation: file.generation, starts });
+    let before = devices_of(&mut world, "/d/g")[0].clone();
+    for silent in placed.iter().map(|(_, device)| *device) {
+        world.crash(1);
+        (11..15).filter(|number| silent != DeviceId(*number)).for_each(|number| report(&mut world, number));
+        let located = locate(&mut world, "/d/f");
+        assert_eq!((all(&located.groups[0].layout), located.open), (placed.clone(), told.clone()), "{silent}");
+        let now = devices_of(&mut world, "/d/g")[0].clone();
+        assert!(!before.contains(&silent) || now[2] == silent, "{silent} is the last of {now:?}, as it is silent");
+        assert_eq!(locate(&mut world, "/d/g").open, None);
+        assert_eq!(locate(&mut world, "/d/h").open, None);
+    }
+    close(&mut world, &single, 0);
+    let Orphan { inode, generation, .. } = fenced(&mut world, &file);
+    assert!(generation > file.generation);
+    let located = locate(&mut world, "/d/f");
+    assert_eq!((all(&located.groups[0].layout), located.open), (placed, told));
+    world.ask(Request::Recovered { inode, generation, length: 1000, without: Vec::new() }).expect("ended");
+    assert_eq!(locate(&mut world, "/d/f").open, None);
 }
 
 /// Replicas that have less than a group's end are named no more; others are made. None is struck out while it is open, and never all of a

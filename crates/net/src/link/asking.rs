@@ -21,6 +21,10 @@ use std::time::Duration;
 /// How often silence and idle credit are looked at.
 const TICK: Duration = Duration::from_millis(100);
 
+/// A node that is silent is asked for a sign of life after this part of the silence that is too much. With 10 s that is 1.25 s: who waits for one of
+/// several nodes, and for 2 s, knows by then that it lives (`Link::heard`).
+const PINGS: u32 = 8;
+
 /// Credit that nobody uses goes back after this long.
 const IDLE_CREDIT_MAX: Duration = Duration::from_secs(1);
 
@@ -138,7 +142,7 @@ impl Role for Asking {
         if silence >= silence_max {
             return Err(Error::new(ErrorKind::Unreachable, format!("it was silent for {} s", silence_max.as_secs())));
         }
-        if silence >= silence_max / 4 && self.pinged <= since {
+        if silence >= silence_max / PINGS && self.pinged <= since {
             self.pinged = moments.now;
             let header = Header { kind: PING, ..Header::default() };
             self.outlet.outbound.push(header, |_| (), &Payload::empty());

@@ -99,6 +99,10 @@ impl Shared {
         self.leader.as_ref().is_none_or(|leader| leader.is_current(turn))
     }
 
+    pub(super) fn heard(&self) -> Time {
+        Time::from_nanos(self.heard.load(Ordering::Relaxed))
+    }
+
     pub(super) fn hear(&self, now: Time) {
         self.heard.fetch_max(now.as_nanos(), Ordering::Relaxed);
     }
@@ -308,7 +312,7 @@ impl Slot {
     pub(super) fn expire(&self) -> Option<Duration> {
         let silence_max = self.shared.settings.silence_max;
         let now = self.now();
-        let heard = Time::from_nanos(self.shared.heard.load(Ordering::Relaxed));
+        let heard = self.shared.heard();
         let mut failed = Vec::new();
         let mut next: Option<Duration> = None;
         let mut state = self.lock();

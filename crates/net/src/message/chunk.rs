@@ -159,6 +159,10 @@ pub struct Stat {
     /// The chunk.
     #[prost(message, required, tag = "2")]
     pub chunk: Id,
+    /// Whether the answer shall say the start of the node. Then of a chunk that is not there it says so, too: that chunk has no bytes and no
+    /// generation.
+    #[prost(bool, tag = "3")]
+    pub start: bool,
 }
 
 /// How long a chunk is.
@@ -177,4 +181,7 @@ pub struct StatAnswer {
     /// bytes came in the same form is the same. Absent: from a node that does not know the field.
     #[prost(fixed32, optional, tag = "4")]
     pub crc: Option<u32>,
+    /// The start of the node that answers, if it was asked for. Zero: from a node that does not know the field.
+    #[prost(uint64, tag = "5")]
+    pub start: u64,
 }

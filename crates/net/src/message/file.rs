@@ -506,6 +506,13 @@ pub struct Extent {
     /// Where the bytes of its group are.
     #[prost(message, required, tag = "9")]
     pub layout: Layout,
+    /// Of an open one of several replicas: which start of its node each of them was placed into, in the order of the layout, column after column.
+    /// One that has started anew since may have lost bytes. Empty: not told.
+    #[prost(uint64, repeated, tag = "10")]
+    pub starts: Vec<u64>,
+    /// Of such a one: the generation of its writer. Chunks of a higher one are fenced. Zero: not told.
+    #[prost(uint64, tag = "11")]
+    pub generation: u64,
 }
 
 /// Where a file's bytes are.

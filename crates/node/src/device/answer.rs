@@ -20,7 +20,7 @@ pub fn answer_wire(respond: Responder, result: Result<Reply>, piece: Option<Piec
         }
         Ok(Reply::Sealed { length, crc }) => respond.answer(wire::SealAnswer { length, crc }, Payload::empty()),
         Ok(Reply::Stat(ChunkStat { length, generation, sealed, crc, .. })) => {
-            let answer = wire::StatAnswer { length, sealed, generation: generation.0, crc: Some(crc) };
+            let answer = wire::StatAnswer { length, sealed, generation: generation.0, crc: Some(crc), start: 0 };
             respond.answer(answer, Payload::empty());
         }
         Ok(Reply::Length(_) | Reply::Done | Reply::Acknowledged { .. } | Reply::List { .. }) => {

@@ -170,7 +170,7 @@ async fn an_append_waits_for_room() {
     }
     appending.await.expect("there was room where it went");
     let (stat, _) = link
-        .call(&wire::Stat { device: place().await, chunk }, Payload::empty())
+        .call(&wire::Stat { device: place().await, chunk, start: false }, Payload::empty())
         .await
         .expect("what was acknowledged is where the file is");
     assert_eq!(stat.length, 100_000);

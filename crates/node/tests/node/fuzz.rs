@@ -140,7 +140,7 @@ impl Corpus {
             }),
             of(&chunk::Read { device, chunk: column.chunk, ranges: vec![range], ..Default::default() }),
             of(&chunk::Seal { device, chunk: column.chunk, generation, length: 0 }),
-            of(&chunk::Stat { device, chunk: column.chunk }),
+            of(&chunk::Stat { device, chunk: column.chunk, start: true }),
             of(&bag::Create { name: name.clone(), exists_ok: true, retain: false, ..bag::Create::default() }),
             of(&bag::Stat { name: name.clone(), ..bag::Stat::default() }),
             of(&bag::List { after: String::new(), limit: 3 }),

@@ -371,6 +371,39 @@ async fn too_late_for_its_bag_and_file() {
     fixture.stop().await;
 }
 
+/// Who asks how long a chunk is may ask which start of its node says so, and hears it also of a chunk that is not there, before its first bytes
+/// come and where others are told that there is none. Each start has another number, which is what the leader records of it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn stat_with_the_start() {
+    let mut fixture = Fixture::start("stat").await;
+    let link = fixture.link(1).await;
+    let create = file::Create { path: "/f".to_string(), overwrite: false, parents: false, ..file::Create::default() };
+    let (opened, _) = link.call(&create, Payload::empty()).await.expect("a file");
+    let file::NewGroup { group, layout, .. } = opened.group;
+    let Column { device, chunk, .. } = layout.columns[0];
+    let stat = async |link: &Link, start| {
+        let told = link.call(&chunk::Stat { device, chunk, start }, Payload::empty()).await;
+        told.map(|(answer, _)| answer).map_err(|error| error.kind())
+    };
+    let started = link.node().start(1);
+    assert_eq!(stat(&link, false).await, Err(ErrorKind::NotFound));
+    assert_eq!(stat(&link, true).await, Ok(chunk::StatAnswer { start: started, ..chunk::StatAnswer::default() }));
+    let generation = opened.generation;
+    let append = chunk::Append { device, chunk, group, generation, level: 2, ..chunk::Append::default() };
+    link.call(&append, Payload::new(Bytes::from(vec![9; 5000]))).await.expect("appended");
+    for life in 1..3 {
+        let link = fixture.link(1).await;
+        let told = stat(&link, true).await.expect("it is there");
+        assert_eq!((told.length, told.generation, told.start), (5000, generation, link.node().start(life)));
+        assert_eq!(stat(&link, false).await, Ok(chunk::StatAnswer { start: 0, ..told }));
+        link.close();
+        fixture.stop().await;
+        fixture.run().await;
+    }
+    link.close();
+    fixture.stop().await;
+}
+
 /// What a session sends after its end is dropped, however it comes and even after a restart: a push that was under way does not
 /// come into the bag, the first append to a file makes no chunk, none is sealed, and renewing does not begin the session anew.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -417,7 +450,7 @@ async fn dropped_after_the_end_of_its_session() {
             .expect("counted");
         let others = 1 + life as u64;
         assert_eq!((info.pushed, info.waiting), (others, others), "life {life}");
-        let stat = third.call(&chunk::Stat { device: place, chunk }, Payload::empty()).await;
+        let stat = third.call(&chunk::Stat { device: place, chunk, start: false }, Payload::empty()).await;
         // The fence makes the chunk, empty, so that nobody else does (record 0142).
         let empty = stat.as_ref().map_or(true, |(stat, _)| stat.length == 0);
         assert!(empty, "bytes were taken for a file whose writer is gone: {stat:?}");

@@ -151,8 +151,14 @@ impl State {
     }
 
     pub fn chunk_stat(&mut self, ask: &Stat) -> Result<StatAnswer> {
-        let chunk = self.chunks.get(&(ask.chunk.value(), ask.device.value())).ok_or_else(missing)?;
-        Ok(StatAnswer { length: chunk.length, sealed: chunk.sealed, generation: chunk.generation, crc: None })
+        let start = if ask.start { self.start_of(ask.device.value()) } else { 0 };
+        match self.chunks.get(&(ask.chunk.value(), ask.device.value())) {
+            Some(&Stored { length, sealed, generation, .. }) => {
+                Ok(StatAnswer { length, sealed, generation, crc: None, start })
+            }
+            None if ask.start => Ok(StatAnswer { start, ..StatAnswer::default() }),
+            None => Err(missing()),
+        }
     }
 
     /// Moves a chunk to another name, as packing anew does.

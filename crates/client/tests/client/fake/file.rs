@@ -31,6 +31,8 @@ pub struct File {
     pub mode: u32,
     pub generation: u64,
     pub writer: Option<u64>,
+    /// Bytes of its open group that are recorded as synced.
+    pub recorded: u64,
 }
 
 /// Part of a file.
@@ -171,7 +173,19 @@ impl State {
     fn extent(&self, piece: &Piece, open: bool) -> Extent {
         let layout = self.files.groups[&piece.group].layout.clone();
         let Piece { start: offset, length, group_offset, .. } = *piece;
-        Extent { offset, length, group_offset, open, layout }
+        Extent { offset, length, group_offset, open, layout, starts: Vec::new(), generation: 0 }
+    }
+
+    /// The one that is being written, with what is needed to tell how far all of its replicas are.
+    fn open_extent(&self, file: &File, group: u64) -> Extent {
+        let extent = self.extent(&Piece { start: file.length, length: file.recorded, group, group_offset: 0 }, true);
+        let layout = layout_of(&self.files.groups[&group]);
+        if !layout.has_several() {
+            return extent;
+        }
+        let starts =
+            layout.replicas().map(|replica| self.files.placed.get(&key_of(&replica)).copied().unwrap_or(1)).collect();
+        Extent { starts, generation: file.generation, ..extent }
     }
 
     /// What a node does with the bytes of files that were deleted or replaced: they can be read no more.
@@ -336,7 +350,8 @@ impl State {
         self.finish(ask.inode, ask.finished_group, ask.finished_length);
         self.ended_early += u64::from(early);
         let group = self.wider_group(ask.columns_max, &[&ask.full[..], &ask.gone].concat());
-        self.files.by_number.get_mut(&ask.inode).expect("leased").writer = Some(group.group);
+        let file = self.files.by_number.get_mut(&ask.inode).expect("leased");
+        (file.writer, file.recorded) = (Some(group.group), 0);
         Ok(group)
     }
 
@@ -376,7 +391,7 @@ impl State {
         let mut extents: Vec<Extent> =
             file.extents.iter().filter(touching).map(|piece| self.extent(piece, false)).collect();
         if let Some(group) = file.writer {
-            extents.push(self.extent(&Piece { start: file.length, length: 0, group, group_offset: 0 }, true));
+            extents.push(self.open_extent(file, group));
         }
         // Pages of two: a file of a few chunks has several.
         let more = extents.len() > 2;

@@ -84,7 +84,7 @@ async fn a_chunk_with_a_hole_moves() {
     let sums = order::Sums { device: far, chunk, ranges: kept().await };
     let expected = order::SumsAnswer { crc: crc32c(&bytes[..100_000]), damaged: Vec::new() };
     assert_eq!(ask(&link, &sums).await, Ok(expected));
-    let stat = ask(&link, &chunk::Stat { device: far, chunk }).await.expect("it is there");
+    let stat = ask(&link, &chunk::Stat { device: far, chunk, start: false }).await.expect("it is there");
     assert_eq!((stat.length, stat.crc), (300_000, Some(crc32c(&bytes))), "also of what was released");
     let before = cluster.calls(1, "order_sums").await;
     ask(&client.keeper, &device::Drain { device: far }).await.expect("it begins");
@@ -170,7 +170,7 @@ async fn after_a_start_of_either() {
         ask(&client.keeper, &delete).await.expect("removed");
         until("its chunk is freed", async || {
             let view = ask(&link, &cluster::View::default()).await.expect("a view");
-            let stat = chunk::Stat { device: far, chunk: open.opened.group.layout.columns[0].chunk };
+            let stat = chunk::Stat { device: far, chunk: open.opened.group.layout.columns[0].chunk, start: false };
             view.members.len() == 2 && ask(client.at(far), &stat).await.is_err()
         })
         .await;

@@ -3,6 +3,7 @@
 use super::copies::{all_made, copies, want};
 use super::{Client, Cluster, Open, ask};
 use crate::failing::FailingWorld;
+use crate::hdfs_user::client_of as library;
 use crate::until;
 use base::error::Result;
 use base::planted::Planted;
@@ -156,4 +157,62 @@ async fn restarted_ones_do_not_decide() {
         assert_eq!(copies(&client, &file.path, b"on all of them, and on two").await.len(), 3);
         cluster.stop_all().await;
     }
+}
+
+/// The devices of the group that a file is written to.
+async fn written_on(client: &client::Client, inode: u64) -> Vec<Id> {
+    let (extents, _) = client.extents(inode, 0).await.expect("located");
+    let column = &extents.last().expect("it is open").layout.columns[0];
+    std::iter::once(column.device).chain(column.others.iter().copied()).collect()
+}
+
+/// What a client has written is on three nodes when it is acknowledged: one of them may go while it writes, which it goes on without, and another one
+/// right after it has closed the file. When they are back there are three copies again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn written_to_all() {
+    let mut cluster = start("written", None).await;
+    let client = cluster.client(1).await;
+    want(&client, 3).await;
+    let writing = library(cluster.address(0)).await.with_replicas_max(3);
+    let bytes: Bytes = (0..40_000_000_u32).map(|at| (at / 77) as u8).collect();
+    let mut writers = Vec::new();
+    // One with no replica on the keeper's node, which stays.
+    let (path, mut writer, on) = loop {
+        let path = format!("/w{}", writers.len());
+        let writer = writing.create(&path, client::CreateOptions::default()).await.expect("new");
+        let on = written_on(&writing, writer.inode()).await;
+        assert_eq!(on.len(), 3);
+        if on.iter().all(|device| client.at(*device).node() != client.keeper.node()) {
+            break (path, writer, on);
+        }
+        writers.push(writer);
+        assert!(writers.len() < 100, "the keeper's device is in each of a hundred files");
+    };
+    let mut numbers = Vec::new();
+    for device in &on {
+        numbers.push(number_of(&client, *device).await);
+    }
+    for (step, part) in bytes.chunks(4_000_000).enumerate() {
+        writer.write(Bytes::copy_from_slice(part)).await.expect("taken");
+        if step == 4 {
+            cluster.stop(numbers[0]).await;
+        }
+        writer.hflush().await.expect("those that are left have it");
+        assert_eq!(writer.written().borrow().length, (step as u64 * 4 + 4) * 1_000_000);
+    }
+    writer.close().await.expect("closed");
+    cluster.stop(numbers[1]).await;
+    let reading = library(cluster.address(0)).await;
+    assert!(reading.read_small(&path).await.expect("one is enough") == bytes);
+    again(&mut cluster, &client, numbers[0]).await;
+    again(&mut cluster, &client, numbers[1]).await;
+    drop(writers);
+    all_made(&client).await;
+    let (extents, _) = reading.extents(reading.stat(&path).await.expect("there").inode, 0).await.expect("located");
+    assert!(extents.len() > 1, "it went on in another group");
+    for extent in extents {
+        assert_eq!(extent.layout.columns[0].others.len(), 2, "{extent:?}");
+    }
+    assert!(library(cluster.address(0)).await.read_small(&path).await.expect("read") == bytes);
+    cluster.stop_all().await;
 }
