@@ -87,11 +87,13 @@ enum Deed {
 }
 
 impl ClusterDirector {
-    /// A director of a scene in which nothing runs: a keeper and two to four members, or three keepers and up to two.
+    /// A director of a scene in which nothing runs: a keeper and two to four members, or three keepers and up to two; where files shall have three
+    /// copies one more at the least, so that writers can go on elsewhere.
     pub fn new(scene: Arc<Scene>, planted: Option<Planted>) -> ClusterDirector {
         let random = scene.random.fork("cluster");
         let capacity = [16, 32, 48][random.below(3) as usize] * MIB;
         let kind = Kind { cluster: ClusterId(random.wide()), capacity, keepers: scene.keepers };
+        let least = if scene.replicas > 2 { 4 } else { 3 };
         let mut director = ClusterDirector {
             players: Players::new(scene.clone()),
             kind,
@@ -108,7 +110,7 @@ impl ClusterDirector {
             planted,
             random,
         };
-        for _ in 0..3 + director.random.below(3) {
+        for _ in 0..least + director.random.below(3) {
             director.add_member();
         }
         director
@@ -301,6 +303,7 @@ impl ClusterDirector {
     /// The machine of a node that was removed is switched off.
     fn take_out(&mut self, number: usize) {
         self.let_go(number);
+        self.scene.killed(&self.members[number].name);
         self.members[number].end(End::Kill, Gone::Reset);
         self.members[number].state = State::Out;
     }
@@ -315,13 +318,24 @@ impl ClusterDirector {
         self.end_for(number, how, pause);
     }
 
-    /// Ends a node here and now. It starts again after so many milliseconds.
+    /// Ends a node here and now. It starts again after so many milliseconds. Mostly its power does not go if that would end a promise: then the
+    /// others are there, and what is promised is checked, of files with several copies.
     fn end_for(&mut self, number: usize, how: End, pause: u64) {
         self.let_go(number);
+        let name = &self.members[number].name;
+        let would_void = how == End::PowerLoss && self.scene.replicas > 1 && self.scene.oracle().would_void(name);
+        let how = if would_void && !self.random.one_in(4) {
+            self.scene.count("power losses spared");
+            End::Kill
+        } else {
+            how
+        };
         let member = &mut self.members[number];
         let how = if member.machine.must_lose_power() { End::PowerLoss } else { how };
         if how == End::PowerLoss {
             self.scene.power_lost(&member.name);
+        } else {
+            self.scene.killed(&member.name);
         }
         let silent = how == End::PowerLoss && self.random.one_in(2);
         member.end(how, if silent { Gone::Silent } else { Gone::Reset });
@@ -403,6 +417,8 @@ impl ClusterDirector {
         }
         // What was given up just now may still be on its way.
         tokio::time::sleep(LATE).await;
+        // Whatever sessions that are over left open was ended by the store meanwhile.
+        self.scene.oracle().is_all_closed = true;
         let all_made = replicas::are_made(&self.scene, &client, false).await?;
         replicas::are_alike(&self.scene, &random, &client, (all_made, BTreeSet::new())).await?;
         replicas::are_back(&self.scene, &client, all_made).await?;

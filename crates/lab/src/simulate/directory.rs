@@ -71,6 +71,7 @@ impl Directory {
         }
         // Nobody else writes it any more: what is beyond this will never be there.
         promise.handed = length;
+        oracle.is_opened(tag);
         Ok(())
     }
 
@@ -82,12 +83,17 @@ impl Directory {
             return Err(Broken(format!("{path}: {length} bytes long when it was recovered, {promise:?}")));
         }
         *promise = Promise { handed: length, written: length, synced: length };
+        oracle.all_is_synced(tag);
         Ok(())
     }
 
     /// A file was closed by its writer.
     pub fn closed(&self, tag: u64, length: u64) {
-        *self.scene.oracle().promise_mut(tag) = Promise { handed: length, written: length, synced: length };
+        {
+            let mut oracle = self.scene.oracle();
+            *oracle.promise_mut(tag) = Promise { handed: length, written: length, synced: length };
+            oracle.all_is_synced(tag);
+        }
         self.scene.acknowledged(&self.random);
     }
 
@@ -97,6 +103,7 @@ impl Directory {
             let mut oracle = self.scene.oracle();
             let promise = oracle.promise_mut(tag);
             (promise.written, promise.synced) = (position, position);
+            oracle.all_is_synced(tag);
         }
         self.scene.acknowledged(&self.random);
     }

@@ -239,7 +239,7 @@ impl Files {
     }
 
     /// A call of the writer of a file, which nobody but this client opens: it may fail for a device or for want of room, but is told of somebody
-    /// else only if its session is over, or if a power loss took bytes from under it.
+    /// else only if its session is over, or if a power loss took bytes from under it, which others may have that cannot be asked now.
     async fn of_writer<T>(
         &self,
         what: &'static str,
@@ -247,8 +247,12 @@ impl Files {
         call: impl Future<Output = base::error::Result<T>>,
     ) -> Check<base::error::Result<T>> {
         let done = self.scene.call(&self.name, what, call).await?;
+        let is_excused = {
+            let oracle = self.scene.oracle();
+            oracle.losses_of(tag) != self.losses_at_open || oracle.may_be_short(tag)
+        };
         if let Err(error) = &done
-            && self.scene.oracle().losses_of(tag) == self.losses_at_open
+            && !is_excused
         {
             check_alone(&format!("{}: {what} of file {tag}", self.name), error)?;
         }
@@ -382,8 +386,11 @@ impl Files {
             Ok(parts) => {
                 let bytes = parts.concat();
                 self.scene.count_more("bytes compared", bytes.len() as u64);
-                let promise = self.scene.oracle().promise(tag);
-                let least = promise.written.max(promise.synced).min(offset + length).saturating_sub(offset);
+                let (promise, shown) = {
+                    let oracle = self.scene.oracle();
+                    (oracle.promise(tag), oracle.shown(tag))
+                };
+                let least = shown.min(offset + length).saturating_sub(offset);
                 if (bytes.len() as u64) < least {
                     let text = format!("{path}: {} bytes at {offset} where {least} were promised", bytes.len());
                     return Err(Broken(format!("{text} ({promise:?})")));

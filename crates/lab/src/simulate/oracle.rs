@@ -25,10 +25,29 @@ pub struct Promise {
 /// Where the bytes of a file are that only a kill may not take.
 #[derive(Clone, Debug, Default)]
 struct Whereabouts {
-    /// The machines that have them; none: nobody looked, and they may be anywhere.
-    machines: Option<BTreeSet<String>>,
+    /// Of each column of each group that may have some: the machines that have them, one for each replica.
+    columns: Vec<BTreeSet<String>>,
+    /// Nothing was handed in since somebody looked; else new bytes may be anywhere.
+    is_known: bool,
+    /// Machines with some whose power went since all was synced last: what they have may be short, also when they are back and looked at again.
+    short: BTreeSet<String>,
+    /// Machines that ended, killed or without power, since the file was opened: readers of its open group need not count what they have.
+    ended: BTreeSet<String>,
     /// Power losses that may have taken some.
     losses: u64,
+}
+
+impl Whereabouts {
+    /// Whether some of the bytes are on this machine, or may be.
+    fn may_be_at(&self, machine: &str) -> bool {
+        !self.is_known || self.columns.iter().any(|of| of.contains(machine))
+    }
+
+    /// Whether everything outlives the power of a machine that is in `short`: it is elsewhere, or there as well.
+    fn outlives(&self, machine: &str) -> bool {
+        let is_kept = |of: &BTreeSet<String>| !of.contains(machine) || of.iter().any(|one| !self.short.contains(one));
+        self.is_known && self.columns.iter().all(is_kept)
+    }
 }
 
 /// What may stand at a path: nothing, or the file of this tag.
@@ -64,6 +83,8 @@ pub struct Oracle {
     pub out_of_service: bool,
     /// Names that somebody saw who did not make them.
     pub seen: BTreeSet<String>,
+    /// No file is open any more: of each what all its replicas have is known to the store.
+    pub is_all_closed: bool,
 }
 
 /// How far a chunk of a bag has come. A chunk is named by a number in its bytes.
@@ -138,19 +159,21 @@ impl Oracle {
         self.becomes(to, if happened { Some(tag) } else { before });
     }
 
-    /// Bytes are handed to the writer of this file: nobody knows on which machine they come to lie.
+    /// Bytes are handed to the writer of this file: nobody knows on which machine they come to lie. Those before them stay where they are.
     pub fn may_be_anywhere(&mut self, tag: u64) {
-        self.whereabouts.entry(tag).or_default().machines = None;
+        self.whereabouts.entry(tag).or_default().is_known = false;
     }
 
-    /// What is not synced of a file is on these devices, all of them: a power loss elsewhere does not touch it. False: of one of them it
-    /// is not known whose it is.
-    pub fn is_on(&mut self, tag: u64, devices: &BTreeSet<u128>) -> bool {
-        let machines: Option<BTreeSet<String>> =
-            devices.iter().map(|device| self.devices.get(device).cloned()).collect();
-        let known = machines.is_some();
-        self.whereabouts.entry(tag).or_default().machines = machines;
-        known
+    /// What is not synced of a file is on these devices, all of it on each of a column: a power loss elsewhere does not touch it. False: of one of
+    /// them it is not known whose it is.
+    pub fn is_on(&mut self, tag: u64, columns: &[BTreeSet<u128>]) -> bool {
+        let machines = |devices: &BTreeSet<u128>| -> Option<BTreeSet<String>> {
+            devices.iter().map(|device| self.devices.get(device).cloned()).collect()
+        };
+        let Some(columns) = columns.iter().map(machines).collect() else { return false };
+        let whereabouts = self.whereabouts.entry(tag).or_default();
+        (whereabouts.columns, whereabouts.is_known) = (columns, true);
+        true
     }
 
     /// A device is in this machine. It stays there, whatever becomes of the node.
@@ -163,20 +186,72 @@ impl Oracle {
         self.whereabouts.get(&tag).map_or(0, |whereabouts| whereabouts.losses)
     }
 
-    /// The power of a machine went: of files with bytes there only what was synced is promised. Returns how many promises of more were
-    /// kept because their bytes are elsewhere.
-    pub fn power_lost(&mut self, machine: &str) -> u64 {
-        let mut kept = 0;
+    /// The power of a machine went: of files with bytes there alone only what was synced is promised. Returns how many promises of more were
+    /// kept because their bytes are elsewhere, and how many because they are elsewhere as well.
+    pub fn power_lost(&mut self, machine: &str) -> (u64, u64) {
+        let (mut beside, mut by_others) = (0, 0);
         for (tag, promise) in &mut self.files {
             let whereabouts = self.whereabouts.entry(*tag).or_default();
-            if whereabouts.machines.as_ref().is_some_and(|machines| !machines.contains(machine)) {
-                kept += u64::from(promise.written > promise.synced);
-                continue;
+            whereabouts.ended.insert(machine.to_string());
+            let is_there = whereabouts.may_be_at(machine);
+            if is_there {
+                whereabouts.short.insert(machine.to_string());
             }
-            whereabouts.losses += 1;
-            promise.written = promise.synced;
+            if !whereabouts.outlives(machine) {
+                whereabouts.losses += 1;
+                promise.written = promise.synced;
+            } else if promise.written > promise.synced {
+                *(if is_there { &mut by_others } else { &mut beside }) += 1;
+            }
         }
-        kept
+        (beside, by_others)
+    }
+
+    /// A machine's processes were killed: what they wrote is there.
+    pub fn killed(&mut self, machine: &str) {
+        for tag in self.files.keys() {
+            self.whereabouts.entry(*tag).or_default().ended.insert(machine.to_string());
+        }
+    }
+
+    /// Everything that is promised of a file is synced on all that have it: nobody lacks any of it.
+    pub fn all_is_synced(&mut self, tag: u64) {
+        self.whereabouts.entry(tag).or_default().short.clear();
+    }
+
+    /// A file was opened to be written: its next group goes to machines as they run now.
+    pub fn is_opened(&mut self, tag: u64) {
+        self.whereabouts.entry(tag).or_default().ended.clear();
+    }
+
+    /// Whether a machine that has some of a file's bytes, or may have, lost some of them: its writer may be refused there, and where no other
+    /// one answers be told that others have the file.
+    pub fn may_be_short(&self, tag: u64) -> bool {
+        let Some(whereabouts) = self.whereabouts.get(&tag) else { return false };
+        let is_short = |of: &BTreeSet<String>| !of.is_disjoint(&whereabouts.short);
+        !whereabouts.short.is_empty() && (!whereabouts.is_known || whereabouts.columns.iter().any(is_short))
+    }
+
+    /// Whether a promise of which it is known where its bytes are would end with the power of this machine.
+    pub fn would_void(&self, machine: &str) -> bool {
+        self.files.iter().filter(|(_, promise)| promise.written > promise.synced).any(|(tag, _)| {
+            let Some(mut whereabouts) = self.whereabouts.get(tag).filter(|one| one.is_known).cloned() else {
+                return false;
+            };
+            whereabouts.short.insert(machine.to_string());
+            !whereabouts.outlives(machine)
+        })
+    }
+
+    /// The least that a reader is shown of a file. While it is open a reader counts no replica whose machine ended, as long as there are others; if
+    /// there is none the least of them all is what it is shown, and one that lost its power may lack all that is not synced. Who ends the file takes
+    /// the longest.
+    pub fn shown(&self, tag: u64) -> u64 {
+        let promise = self.promise(tag);
+        let is_hidden = self.whereabouts.get(&tag).is_some_and(|Whereabouts { columns, ended, short, .. }| {
+            columns.iter().any(|of| of.is_subset(ended) && !of.is_disjoint(short))
+        });
+        if is_hidden && !self.is_all_closed { promise.synced } else { promise.written.max(promise.synced) }
     }
 
     /// Everything below a directory is gone.
@@ -204,7 +279,7 @@ impl Oracle {
         let mut reasons = Vec::new();
         for tag in stands.iter().flatten() {
             let promise = self.promise(*tag);
-            let (least, most) = (promise.written.max(promise.synced), promise.handed);
+            let (least, most) = (self.shown(*tag), promise.handed);
             if (bytes.len() as u64) < least || bytes.len() as u64 > most {
                 reasons.push(format!("file {tag} has {least} to {most} bytes ({promise:?})"));
                 continue;
@@ -258,14 +333,78 @@ mod tests {
         let [here, both, unknown, again] = [&[1][..], &[1, 2], &[1, 3], &[1]].map(|devices| {
             let tag = oracle.new_tag();
             *oracle.promise_mut(tag) = Promise { handed: 9, written: 7, synced: 3 };
-            assert_eq!(oracle.is_on(tag, &BTreeSet::from_iter(devices.iter().copied())), !devices.contains(&3));
+            let columns: Vec<BTreeSet<u128>> = devices.iter().map(|device| BTreeSet::from([*device])).collect();
+            assert_eq!(oracle.is_on(tag, &columns), !devices.contains(&3));
             tag
         });
         oracle.may_be_anywhere(again);
-        assert_eq!(oracle.power_lost("node2"), 1);
+        assert_eq!(oracle.power_lost("node2"), (1, 0));
         let left = |oracle: &Oracle, tag| (oracle.promise(tag).written, oracle.losses_of(tag));
         assert_eq!([here, both, unknown, again].map(|tag| left(&oracle, tag)), [(7, 0), (3, 1), (3, 1), (3, 1)]);
-        assert_eq!(oracle.power_lost("node1"), 0);
+        assert_eq!(oracle.power_lost("node1"), (0, 0));
         assert_eq!(left(&oracle, here), (3, 1));
+    }
+
+    /// A file of these columns, of which 3 of 7 bytes are synced.
+    fn on(columns: &[&[u128]]) -> (Oracle, u64) {
+        let mut oracle = Oracle::default();
+        (1..=4).for_each(|device| oracle.device_is_at(device, &format!("node{device}")));
+        let tag = oracle.new_tag();
+        *oracle.promise_mut(tag) = Promise { handed: 9, written: 7, synced: 3 };
+        let columns: Vec<BTreeSet<u128>> = columns.iter().map(|of| of.iter().copied().collect()).collect();
+        assert!(oracle.is_on(tag, &columns));
+        (oracle, tag)
+    }
+
+    /// What several machines have stays promised until the power of all of them went since it was synced.
+    #[test]
+    fn replicas_keep_it() {
+        let (mut oracle, tag) = on(&[&[1, 2]]);
+        assert!(!oracle.would_void("node1") && !oracle.may_be_short(tag));
+        assert_eq!((oracle.power_lost("node1"), oracle.promise(tag).written), ((0, 1), 7));
+        assert!(oracle.may_be_short(tag) && !oracle.would_void("node1") && oracle.would_void("node2"));
+        assert_eq!((oracle.power_lost("node1"), oracle.losses_of(tag)), ((0, 1), 0), "it had nothing more to lose");
+        assert_eq!((oracle.power_lost("node3"), oracle.losses_of(tag)), ((1, 0), 0));
+        assert_eq!((oracle.power_lost("node2"), oracle.promise(tag).written), ((0, 0), 3));
+        assert_eq!(oracle.losses_of(tag), 1);
+        // Who looks again finds the machine there and not what it lacks; a sync makes good for it.
+        for (synced, left) in [(false, 3), (true, 7)] {
+            let (mut oracle, tag) = on(&[&[1, 2]]);
+            oracle.power_lost("node1");
+            if synced {
+                oracle.all_is_synced(tag);
+            }
+            assert!(oracle.is_on(tag, &[BTreeSet::from([1, 2])]));
+            oracle.power_lost("node2");
+            assert_eq!(oracle.promise(tag).written, left, "synced {synced}");
+        }
+    }
+
+    /// Each column needs one that has it.
+    #[test]
+    fn each_column_is_kept() {
+        let (mut oracle, tag) = on(&[&[1, 2], &[2, 3]]);
+        assert_eq!((oracle.power_lost("node1"), oracle.power_lost("node3")), ((0, 1), (0, 1)));
+        assert_eq!((oracle.power_lost("node2"), oracle.promise(tag).written), ((0, 0), 3));
+        // Where new bytes are nobody knows.
+        let (mut oracle, tag) = on(&[&[1, 2]]);
+        oracle.may_be_anywhere(tag);
+        assert!(!oracle.would_void("node4"));
+        assert_eq!((oracle.power_lost("node4"), oracle.promise(tag).written), ((0, 0), 3));
+    }
+
+    /// A reader of an open file may be shown what one has whose power went, if the others ended as well; the file has all of it.
+    #[test]
+    fn readers_may_be_shown_less() {
+        let (mut oracle, tag) = on(&[&[1, 2]]);
+        oracle.killed("node2");
+        assert_eq!(oracle.shown(tag), 7, "who was killed has it");
+        oracle.power_lost("node1");
+        assert_eq!((oracle.shown(tag), oracle.promise(tag).written), (3, 7));
+        oracle.is_all_closed = true;
+        assert_eq!(oracle.shown(tag), 7);
+        oracle.is_all_closed = false;
+        oracle.is_opened(tag);
+        assert_eq!(oracle.shown(tag), 7);
     }
 }

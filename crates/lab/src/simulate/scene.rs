@@ -6,7 +6,7 @@ use base::buffer::Pool;
 use base::env::{Clock, Random};
 use base::error::{Error, ErrorKind, Result};
 use base::id::SessionId;
-use base::limit::{CALL_SILENCE_MAX, LIST_PAGE_MAX, REMEMBERED_ANSWERS, REMEMBERED_CALLS};
+use base::limit::{CALL_SILENCE_MAX, LIST_PAGE_MAX, REMEMBERED_ANSWERS, REMEMBERED_CALLS, REPLICAS_MAX};
 use base::net::Net;
 use base::planted::Planted;
 use base::session::SessionOver;
@@ -208,10 +208,18 @@ impl Scene {
     /// The power of a machine is gone.
     pub fn power_lost(&self, machine: &str) {
         self.power_losses.fetch_add(1, Ordering::Relaxed);
-        let kept = self.oracle().power_lost(machine);
-        if kept > 0 {
-            self.count_more("promises kept beside a power loss", kept);
+        let (beside, by_others) = self.oracle().power_lost(machine);
+        if beside > 0 {
+            self.count_more("promises kept beside a power loss", beside);
         }
+        if by_others > 0 {
+            self.count_more("promises kept by other replicas", by_others);
+        }
+    }
+
+    /// The processes of a machine were killed.
+    pub fn killed(&self, machine: &str) {
+        self.oracle().killed(machine);
     }
 
     /// Something was acknowledged: now and then that is the moment for the node to end.
@@ -401,7 +409,14 @@ impl Scene {
             read_piece: 64 << 10,
             read_window: 256 << 10,
         };
-        Ok((client.with_sizes(sizes).with_planted(self.planted()), host))
+        let client = client.with_sizes(sizes).with_planted(self.planted());
+        Ok((client.with_replicas_max(self.replicas_max(random)), host))
+    }
+
+    /// To how many replicas a client writes: some write one, as programs do that know of no others; the store makes the rest.
+    fn replicas_max(&self, random: &SimRandom) -> u32 {
+        let writes_several = self.replicas > 1 && !random.fork("replicas").one_in(4);
+        if writes_several { REPLICAS_MAX as u32 } else { 1 }
     }
 }
 
