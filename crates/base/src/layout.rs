@@ -39,7 +39,7 @@ impl Column {
         self.chunk
     }
 
-    /// The device that takes its bytes from the writer.
+    /// The first of its devices.
     pub fn head(&self) -> DeviceId {
         self.head
     }

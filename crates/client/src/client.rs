@@ -9,7 +9,7 @@ use base::checksum::{UnitSums, combine};
 use base::env::{Clock, Random};
 use base::error::{Error, ErrorKind, Result};
 use base::id::{NodeId, RequestId, SessionId};
-use base::limit::{FILE_CHUNK, RECORD_PAYLOAD_MAX, SESSION_LEASE, SMALL_PAYLOAD_MAX};
+use base::limit::{FILE_CHUNK, RECORD_PAYLOAD_MAX, REPLICAS_MAX, SESSION_LEASE, SMALL_PAYLOAD_MAX};
 use base::net::Net;
 use base::planted::Planted;
 use base::unit::MIB;
@@ -110,7 +110,7 @@ pub struct Client {
     user: Option<Arc<User>>,
     /// A fault that its writers have, for tests of the tests.
     pub(crate) planted: Option<Planted>,
-    /// To so many replicas its writers send what they write, if the policy wants them.
+    /// To so many replicas its writers send what they write, if the policy wants them; fewer for tests.
     pub(crate) replicas_max: u32,
 }
 
@@ -240,7 +240,7 @@ impl Client {
             looked: None,
             user: None,
             planted: None,
-            replicas_max: 1,
+            replicas_max: REPLICAS_MAX as u32,
         }
     }
 

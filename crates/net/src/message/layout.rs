@@ -8,7 +8,7 @@ use prost::Message;
 /// One column of a group: a chunk that has one name on each of its devices.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct Column {
-    /// The device that takes its bytes from the writer.
+    /// The first of its devices.
     #[prost(message, required, tag = "1")]
     pub device: Id,
     /// The chunk's name.
