@@ -448,14 +448,26 @@ impl State {
     }
 
     /// The fenced chunks of a group that never had a byte stay for as long as its writer's session, or the file: without them a first append
-    /// that comes late would make them anew, and be acknowledged.
-    fn keep_fence(&mut self, record: &mut InodeRecord, writer: &WriterRecord) -> Result<()> {
+    /// that comes late would make them anew, and be acknowledged. One replica of each is enough, for its writer needs all of them: the others would
+    /// be in the way of drains, and of devices that were given up and come back. `unfenced`: those that may take appends yet.
+    fn keep_fence(
+        &mut self,
+        record: &mut InodeRecord,
+        writer: &WriterRecord,
+        unfenced: &[(ChunkId, DeviceId)],
+    ) -> Result<()> {
         let group = GroupId(writer.group);
         let Some(session) = SessionId::from_slice(&writer.session).filter(|session| self.sessions.is_open(*session))
         else {
             return Ok(());
         };
-        let kept = GroupRecord { session: writer.session.clone(), ..self.group(group)? };
+        let mut kept = GroupRecord { session: writer.session.clone(), ..self.group(group)? };
+        strike_short(&mut kept, unfenced);
+        for column in &mut kept.columns {
+            let counts = |device: &[u8]| DeviceId::from_slice(device).is_some_and(|device| self.devices.counts(device));
+            column.replicas.sort_by_key(|replica| !counts(&replica.device));
+            column.replicas.truncate(1);
+        }
         self.put_group(group, kept);
         self.mark(&Key::SessionGroup(session, group));
         if record.fenced.len() == FENCED_MAX {
@@ -639,7 +651,7 @@ impl State {
                 let group = GroupId(writer.group);
                 self.set_open_length(&mut record, &mut writer, (group, length))?;
                 if length == 0 && self.planted != Some(Planted::FenceForgotten) {
-                    self.keep_fence(&mut record, &writer)?;
+                    self.keep_fence(&mut record, &writer, without)?;
                 }
                 let ended = self.group(group)?;
                 self.finish_group(inode, &writer, without)?;

@@ -35,7 +35,7 @@ impl State {
     }
 
     /// An open group has the replicas that it was placed with: its writer counts what it wrote by what all of them have, and so does who ends it
-    /// for a writer that is gone. A column that loses its last one is lost.
+    /// for a writer that is gone. Of a fence that is kept for one that is gone (`keep_fence`) one is left. A column that loses its last one is lost.
     fn check_replicas(&self, group: GroupId, record: &GroupRecord) {
         let several = |record: &GroupRecord| record.columns.iter().any(|column| column.replicas.len() > 1);
         assert!(
@@ -47,10 +47,9 @@ impl State {
         if record.open
             && let Ok(Some(before)) = self.layers.record::<GroupRecord>(&Key::Group(group))
         {
-            assert!(
-                before.open && (before.columns == record.columns || !several(&before) && !several(record)),
-                "group {group} is open and its replicas change"
-            );
+            let becomes_fence = before.session.is_empty() && !record.session.is_empty() && !several(record);
+            let is_same = before.columns == record.columns || !several(&before) && !several(record);
+            assert!(before.open && (is_same || becomes_fence), "group {group} is open and its replicas change");
         }
     }
 
