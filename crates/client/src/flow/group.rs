@@ -63,7 +63,7 @@ impl Group {
     }
 
     /// The other slots of a slot's column.
-    pub(super) fn beside(&self, slot: usize) -> impl Iterator<Item = usize> + use<> {
+    pub(super) fn beside(&self, slot: usize) -> impl Iterator<Item = usize> {
         self.of(self.slots[slot].column).filter(move |other| *other != slot)
     }
 

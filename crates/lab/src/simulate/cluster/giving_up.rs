@@ -69,11 +69,15 @@ impl ClusterDirector {
             // It is being taken out.
             return self.is_back(number, client).await;
         }
-        match by {
+        let given_up = match by {
             By::Itself => self.are_given_up(client, &name).await?,
-            By::Person => self.person_gives_up(client, &away).await?,
-        }
-        let made = replicas::are_made(&self.scene, client, true).await?;
+            By::Person => {
+                self.person_gives_up(client, &away).await?;
+                true
+            }
+        };
+        // Where they are not, because too many would be, what they have counts still.
+        let made = replicas::are_made(&self.scene, client, true).await? && given_up;
         let away: BTreeSet<u128> = away.iter().map(|device| device.device.value()).collect();
         replicas::are_alike(&self.scene, random, client, (made, away)).await?;
         self.is_back(number, client).await?;
@@ -95,17 +99,18 @@ impl ClusterDirector {
     }
 
     /// The devices of a node are given up by themselves. One that has nothing of which another copy is elsewhere is not.
-    async fn are_given_up(&self, client: &Client, name: &str) -> Check<()> {
+    /// False: not all of them are.
+    async fn are_given_up(&self, client: &Client, name: &str) -> Check<bool> {
         let begun = self.scene.clock.now();
         while self.scene.clock.now().since(begun) < GIVEN_UP {
             let devices = self.devices_of(client, name).await?;
             if devices.iter().all(|device| device.lost) {
                 self.scene.count_more("devices given up at the end", devices.len() as u64);
-                break;
+                return Ok(true);
             }
             tokio::time::sleep(Duration::from_millis(500)).await;
         }
-        Ok(())
+        Ok(false)
     }
 
     async fn person_gives_up(&mut self, client: &Client, devices: &[Device]) -> Check<()> {
