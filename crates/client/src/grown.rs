@@ -136,6 +136,7 @@ impl Run {
         let columns: Vec<usize> = self.layout.replicas().map(|replica| replica.column).collect();
         let ends =
             |column: usize| answers.iter().zip(&columns).any(|(answer, of)| *of == column && self.has_ended(answer));
+        let recorded = self.extent.group_offset.saturating_add(self.extent.length);
         let heard = |(at, answer): (usize, &chunk::StatAnswer)| {
             let (column, placed) = (columns[at], self.extent.starts.get(at).copied().unwrap_or(0));
             // A node or a leader that does not tell starts is believed, as it is where there is one replica.
@@ -143,8 +144,12 @@ impl Run {
             let by_writer = answer.sealed && answer.generation <= self.extent.generation;
             // What ended without it may have deleted it.
             let may_be_deleted = answer.length == 0 && answer.generation == 0 && ends(column);
+            // As whoever ends the group has it (`base::ended`): sure is one that told its start and lacks nothing of what is recorded as synced.
+            let has_stayed = placed != 0 && answer.start == placed;
+            let has_recorded = answer.length >= self.layout.stripe().column_length(recorded, column);
             let counts = stayed || self.has_ended(answer);
-            Heard { column, length: answer.length, counts, is_sure: (stayed || by_writer) && !may_be_deleted }
+            let is_sure = (has_stayed || by_writer) && has_recorded && !may_be_deleted;
+            Heard { column, length: answer.length, counts, is_sure }
         };
         answers.iter().enumerate().map(heard).collect()
     }

@@ -221,6 +221,12 @@ impl FileReader {
         }
     }
 
+    /// The length as `length`, without a wait: where it cannot be told how far the file is written it may be less than what a writer has hflushed, and
+    /// less than what a later look says, never more.
+    pub async fn length_at_once(&self) -> Result<u64> {
+        self.length_now().await.map(|(length, _)| length)
+    }
+
     /// The length as it is seen now, and why the file may be longer.
     async fn length_now(&self) -> Result<(u64, Option<Error>)> {
         let mut at = self.attributes().length;

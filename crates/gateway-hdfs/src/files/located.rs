@@ -41,7 +41,7 @@ pub async fn located(
     (listed, note): (Listed<'_>, &HdfsAttributes),
 ) -> Result<LocatedBlocks, Refusal> {
     let Listed { attributes, extents } = listed;
-    let length = caller.share.aside(visible_length(gateway, attributes)).await?;
+    let length = caller.share.aside(length_at_once(gateway, attributes)).await?;
     let file = File { attributes, note, extents: listed.is_located().then_some(extents) };
     blocks_of(gateway, caller, servers, (file, length, 0..length)).await
 }
@@ -139,6 +139,15 @@ pub async fn get_replica_visible_length(
 /// A block's name as HDFS writes it.
 pub fn show(block: &ExtendedBlock) -> String {
     format!("{}:blk_{}_{}", block.pool, block.id, block.generation_stamp)
+}
+
+/// How many bytes of a file can be read now, for a listing: one file of which that cannot be told, because a device of it is away, does not keep
+/// the others from being listed.
+async fn length_at_once(gateway: &Gateway, attributes: &Attributes) -> Result<u64, Refusal> {
+    if !attributes.open {
+        return Ok(attributes.length);
+    }
+    Ok(gateway.client.open_inode(attributes.inode).await?.length_at_once().await?)
 }
 
 /// How many bytes of a file can be read now.
