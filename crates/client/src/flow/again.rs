@@ -3,13 +3,14 @@
 use super::append::{Append, Part, Sent, perform};
 use super::ended::{Ended, worst};
 use super::refusals::{Next, Reason};
-use super::{Flow, Marker, explain};
+use super::{Flow, Marker, explain, patience};
 use crate::room::Pauses;
 use base::error::{Error, ErrorKind, Result};
 use base::id::DeviceId;
 use base::planted::Planted;
 use base::policy::Level;
 use bytes::Bytes;
+use net::Link;
 use net::message::chunk;
 use std::collections::VecDeque;
 use tokio::sync::OwnedSemaphorePermit;
@@ -81,13 +82,20 @@ impl Flow {
             return error.kind() == ErrorKind::Full && self.refusals.note(device, Reason::Full, now);
         }
         let is_new = self.refusals.note(device, Reason::Gone(error.clone()), now);
-        if is_new && is_gone && error.kind() == ErrorKind::Unreachable {
+        if is_new && is_gone && error.kind() == ErrorKind::Unreachable && !self.is_heard(slot) {
             // The other devices of its node cannot be reached either; to find that out of each would take as long again.
             for beside in self.client.session.routes.beside(self.group.slots[slot].head.device) {
                 self.refusals.note(DeviceId(beside.value()), Reason::Gone(error.clone()), now);
             }
         }
         is_new
+    }
+
+    /// Whether the node of a replica that others are beside was heard a moment ago: then a device of it is silent, and those beside it may be well.
+    fn is_heard(&self, slot: usize) -> bool {
+        let heard = self.group.slots[slot].link.as_ref().and_then(Link::heard);
+        let now = self.client.session.clock.now();
+        self.has_beside(slot) && heard.is_some_and(|heard| now.since(heard) < patience::FIRST)
     }
 
     /// Asks again for what was refused, in its order, until a device refuses it that others may be tried instead of. True if the group is to be

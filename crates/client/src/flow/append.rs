@@ -26,6 +26,8 @@ pub(super) struct Sent {
     pub(super) waits: u32,
     /// When the first of several acknowledged it.
     pub(super) first: Option<Time>,
+    /// When the first of several refused it, which is asked again when all have said something.
+    pub(super) refused: Option<Time>,
     pub(super) bytes: Bytes,
     /// They count against the writer's window as long as they are kept.
     pub(super) permits: Option<OwnedSemaphorePermit>,

@@ -2,6 +2,7 @@
 //! strikes them out with the change that closes the group.
 
 use super::append::perform;
+use super::group::Slot;
 use super::{Flow, explain};
 use crate::columns::{Head, together};
 use base::ended::{Ending, Has, Known, ending};
@@ -93,13 +94,15 @@ impl Flow {
         for (slot, asked) in unsealed.into_iter().zip(sealed) {
             match asked {
                 Ok(()) => self.group.slots[slot].sealed = true,
-                Err(error) if self.is_gone(slot, &error) || self.is_asked_again(slot, &error) => {
+                // Whatever it says, others of its column may not say it.
+                Err(error) if self.is_gone(slot, &error) || self.has_beside(slot) => {
                     self.note_refusal(slot, &error);
                     self.leave(slot, error);
                 }
                 Err(error) => return Err(explain(error, &self.path)),
             }
         }
+        self.seal_last_ones().await;
         self.check_left()?;
         let known: Vec<(usize, Known)> = (0..self.group.slots.len()).map(|slot| self.known(slot)).collect();
         match ending(self.group.layout.stripe(), self.acknowledged_to, &known) {
@@ -124,13 +127,64 @@ impl Flow {
         if let Some(gone) = has.left.as_ref().or_else(|| self.refusals.gone(self.group.device(slot))) {
             return Err(gone.clone());
         }
-        let Head { device, chunk } = has.head;
-        let ask = chunk::Seal { device, chunk, generation: self.generation, length: has.acknowledged };
-        let call = async { self.client.ask_at(device, &ask).await.map(drop) };
+        let call = self.ask_to_seal(slot, has.acknowledged);
         match self.limit_alone(slot) {
             None => call.await,
             Some(limit) => limit.keep(call, self.group.device(slot)).await,
         }
+    }
+
+    async fn ask_to_seal(&self, slot: usize, length: u64) -> Result<()> {
+        let Head { device, chunk } = self.group.slots[slot].head;
+        let ask = chunk::Seal { device, chunk, generation: self.generation, length };
+        self.client.ask_at(device, &ask).await.map(drop)
+    }
+
+    /// Seals the last replicas of a column, those that were left for their silence while none of the others is sealed. A replica is silent because
+    /// others answered; when these are gone or silent themselves, it is waited for like one that is alone.
+    async fn seal_last_ones(&mut self) {
+        let is_silent = |has: &Slot| has.left.as_ref().is_some_and(|error| error.kind() == ErrorKind::Unreachable);
+        let is_last =
+            |slot: usize| self.group.of(self.group.slots[slot].column).all(|of| self.group.slots[of].left.is_some());
+        let silent = self.group.slots.iter().enumerate().filter(|(_, has)| has.acknowledged > 0 && is_silent(has));
+        let silent = silent.map(|(slot, _)| slot).filter(|slot| self.has_beside(*slot) && is_last(*slot));
+        let silent: Vec<usize> = silent.collect();
+        let sealed = together(silent.iter().map(|slot| self.seal_where_it_ends(*slot))).await;
+        for (slot, asked) in silent.into_iter().zip(sealed) {
+            match asked {
+                Ok(length) => {
+                    self.refusals.is_heard_again(self.group.device(slot));
+                    let has = &mut self.group.slots[slot];
+                    (has.acknowledged, has.synced, has.sealed, has.left) = (length, length, true, None);
+                }
+                // Somebody else has the file: that says more than its silence.
+                Err(error) if error.kind() == ErrorKind::Stale => self.group.slots[slot].left = Some(error),
+                Err(_still_silent) => (),
+            }
+        }
+    }
+
+    /// Seals a replica that was not waited for. It may have more than it told: an append, or several, of which nobody heard. How long it is.
+    async fn seal_where_it_ends(&self, slot: usize) -> Result<u64> {
+        let Slot { head: Head { device, chunk }, column, acknowledged, .. } = self.group.slots[slot];
+        let sent = self.unacknowledged.iter().filter(|sent| sent.column == column);
+        let ends: Vec<u64> = sent.map(|sent| self.group.layout.stripe().column_length(sent.end, column)).collect();
+        // An append that is on its way still may come in between.
+        for _ in 0..=ends.len() {
+            let known = self.client.ask_at(device, &chunk::Stat { device, chunk, start: false }).await?;
+            if known.generation > self.generation {
+                return Err(Error::new(ErrorKind::Stale, "another writer has fenced the chunk"));
+            }
+            if known.length != acknowledged && (known.length < acknowledged || !ends.contains(&known.length)) {
+                break;
+            }
+            match self.ask_to_seal(slot, known.length).await {
+                Err(error) if error.kind() == ErrorKind::Stale => (),
+                sealed => return sealed.map(|()| known.length),
+            }
+        }
+        let text = format!("device {} does not have what was written to it", DeviceId(device.value()));
+        Err(Error::new(ErrorKind::NotFound, text))
     }
 
     /// A column all of whose replicas were left ends with what is synced if their devices are gone; if they refuse this writer, it has failed.

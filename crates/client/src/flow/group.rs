@@ -5,6 +5,7 @@ use crate::columns::Head;
 use base::error::{Error, Result};
 use base::id::DeviceId;
 use base::layout::{Layout, Replica};
+use base::unit::Time;
 use net::Link;
 use net::message::file::NewGroup;
 use std::ops::Range;
@@ -35,6 +36,8 @@ pub(super) struct Slot {
     pub(super) acknowledged: u64,
     /// Those of them that are known to be synced.
     pub(super) synced: u64,
+    /// When it acknowledged an append last, if its column has others.
+    pub(super) answered: Option<Time>,
     /// Why the group goes on without it. It is asked for nothing more, and what it has of the group is struck out.
     pub(super) left: Option<Error>,
     /// Told when it is not waited for any more. None if its column has no other.
@@ -80,7 +83,17 @@ impl Group {
 
 impl Slot {
     fn new(column: usize, head: Head, given_up: Option<GivenUp>) -> Slot {
-        let (acknowledged, synced) = (0, 0);
-        Slot { column, head, link: None, unsynced: false, sealed: false, acknowledged, synced, left: None, given_up }
+        Slot {
+            column,
+            head,
+            link: None,
+            unsynced: false,
+            sealed: false,
+            acknowledged: 0,
+            synced: 0,
+            answered: None,
+            left: None,
+            given_up,
+        }
     }
 }

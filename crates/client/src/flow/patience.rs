@@ -95,37 +95,52 @@ impl Flow {
         self.in_flight.next().await
     }
 
-    /// The replicas that have not answered an append which another one that is well has, and when each is given up for it.
+    /// The replicas that have not answered an append which another one that is well has answered or refused, and when each is given up for it.
     fn overdue(&self) -> impl Iterator<Item = (Time, usize)> + '_ {
-        let waited = self.unacknowledged.iter().filter_map(|sent| Some((sent.first?, sent)));
-        waited.flat_map(move |(first, sent)| {
+        let begun = self.unacknowledged.iter().filter_map(|sent| {
+            let answered = sent.first.map(|first| (first, false));
+            Some((answered.or_else(|| Some((sent.refused?, true)))?, sent))
+        });
+        begun.flat_map(move |((first, is_refused), sent)| {
             let of = self.group.of(sent.column);
             let waits = move |slot: usize| sent.waits & (1 << (slot - of.start)) != 0;
-            let due = move |slot: usize| {
-                if sent.level < Level::Synced {
-                    return first.after(self.patience);
-                }
-                let heard = self.group.slots[slot].link.as_ref().and_then(Link::heard);
-                let latest = first.after(self.patience.saturating_mul(OF_SYNCS));
-                heard.map_or(latest, |heard| heard.max(first).after(self.patience).min(latest))
-            };
-            let has_answered = self.group.of(sent.column).any(|slot| !waits(slot) && self.is_well(slot));
-            let slots = self.group.of(sent.column).filter(move |slot| has_answered && waits(*slot));
             // One that has refused it is asked again.
-            let is_silent = |slot: &usize| !self.refused.iter().any(|(append, _)| append.slot == *slot);
-            slots.filter(|slot| self.is_well(*slot)).filter(is_silent).map(move |slot| (due(slot), slot))
+            let has_refused = |slot: usize| self.refused.iter().any(|(append, _)| append.slot == slot);
+            let is_answered = move |slot: usize| !waits(slot) || is_refused && has_refused(slot);
+            let is_waited_for = self.group.of(sent.column).any(|slot| is_answered(slot) && self.is_well(slot));
+            let slots = self.group.of(sent.column).filter(move |slot| is_waited_for && waits(*slot));
+            let slots = slots.filter(move |slot| self.is_well(*slot) && !has_refused(*slot));
+            slots.map(move |slot| (self.due(slot, first, is_refused || sent.level >= Level::Synced), slot))
         })
     }
 
-    /// One after another: each has to have one beside it that is well still.
+    /// When a replica is given up that has not answered what another one answered at `first`. One that answers all the same, only later and later,
+    /// is slow and not silent: it has as long again after each answer. `is_long`: it may be syncing, which takes long while its node is heard.
+    fn due(&self, slot: usize, first: Time, is_long: bool) -> Time {
+        let slot = &self.group.slots[slot];
+        let latest = first.after(self.patience.saturating_mul(OF_SYNCS));
+        let heard = match slot.link.as_ref().and_then(Link::heard) {
+            Some(heard) if is_long => heard,
+            None if is_long => return latest,
+            _ => first,
+        };
+        heard.max(slot.answered.unwrap_or(first)).max(first).after(self.patience).min(latest)
+    }
+
+    /// One device after another: each replica there has to have one beside it that is well still. What one device does not answer in several columns
+    /// is one silence.
     fn give_up_overdue(&mut self) {
         let now = self.client.session.clock.now();
         loop {
             let overdue = self.overdue().find(|(due, _)| *due <= now);
             let Some((_, slot)) = overdue else { return };
-            self.leave(slot, silent(self.group.device(slot)));
-            if let Some(given_up) = &self.group.slots[slot].given_up {
-                given_up.stop.stop();
+            let device = self.group.device(slot);
+            let there = self.overdue().map(|(_, slot)| slot).filter(|slot| self.group.device(*slot) == device);
+            for slot in there.collect::<Vec<_>>() {
+                self.leave(slot, silent(device));
+                if let Some(given_up) = &self.group.slots[slot].given_up {
+                    given_up.stop.stop();
+                }
             }
             self.patience = self.patience.saturating_mul(2).min(LAST);
         }

@@ -133,6 +133,11 @@ impl Refusals {
         self.devices.get(&device).is_some_and(|known| !known.is_old)
     }
 
+    /// A device that was taken for gone has answered.
+    pub(super) fn is_heard_again(&mut self, device: DeviceId) {
+        self.devices.remove(&device);
+    }
+
     /// What was heard of a device that is gone.
     pub(super) fn gone(&self, device: DeviceId) -> Option<&Error> {
         match self.devices.get(&device) {

@@ -61,6 +61,7 @@ impl Flow {
             level,
             waits,
             first: None,
+            refused: None,
             bytes: part.bytes(),
             permits,
         });
@@ -90,7 +91,7 @@ impl Flow {
         match self.reach_in_order(append.slot).await {
             Ok(()) => (),
             Err(error) if self.is_gone(append.slot, &error) || self.is_asked_again(append.slot, &error) => {
-                self.refused.push((append, error));
+                self.note_refused(append, error);
                 return Ok(());
             }
             Err(error) => return Err(error),
@@ -132,21 +133,38 @@ impl Flow {
                         | ErrorKind::Corrupt
                 ) =>
             {
-                self.refused.push((append, error));
+                self.note_refused(append, error);
             }
             // A node of an older version: it gets the bytes themselves.
             Err(error) if error.kind() == ErrorKind::Unsupported && append.part.plain.is_some() => {
                 self.compression = Compression::None;
-                self.refused.push((append, error));
+                self.note_refused(append, error);
             }
             // Others may take what is not acknowledged.
             Err(error) if self.is_gone(append.slot, &error) || self.is_asked_again(append.slot, &error) => {
-                self.refused.push((append, error));
+                self.note_refused(append, error);
             }
             Err(error) => {
                 self.fail(explain(error, &self.path));
             }
         }
+    }
+
+    /// Keeps an append that is asked again later.
+    fn note_refused(&mut self, append: Append, error: Error) {
+        if self.has_beside(append.slot) {
+            let now = self.client.session.clock.now();
+            if let Some(sent) = self.sent_as(append.number) {
+                sent.refused.get_or_insert(now);
+            }
+        }
+        self.refused.push((append, error));
+    }
+
+    /// What is kept of an append; nothing once all have it, or of a group that was ended while an append of it was asked again.
+    fn sent_as(&mut self, number: u64) -> Option<&mut Sent> {
+        let first = self.next - self.unacknowledged.len() as u64;
+        self.unacknowledged.get_mut(number.checked_sub(first)? as usize)
     }
 
     /// A replica acknowledges an append: says up to where all replicas of all columns have. What they have behind a byte that is not there is no
@@ -162,16 +180,15 @@ impl Flow {
             slot.synced = slot.synced.max(end);
         }
         slot.sealed |= append.ask.seal;
-        let first = self.next - self.unacknowledged.len() as u64;
-        // Of a group that was ended while an append of it was asked again nothing is expected any more.
-        if let Some(sent) = append.number.checked_sub(first).and_then(|at| self.unacknowledged.get_mut(at as usize)) {
+        let answered = (slots.len() > 1).then(|| self.client.session.clock.now());
+        slot.answered = answered;
+        let is_enough = self.client.planted == Some(Planted::AcknowledgedWithoutAReplica);
+        if let Some(sent) = self.sent_as(append.number) {
             sent.waits &= !(1 << (append.slot - slots.start));
-            if self.client.planted == Some(Planted::AcknowledgedWithoutAReplica) {
+            if is_enough {
                 sent.waits = 0;
             }
-            if sent.waits != 0 && sent.first.is_none() {
-                sent.first = Some(self.client.session.clock.now());
-            }
+            sent.first = sent.first.or(answered);
         }
         let mut reached = None;
         while let Some(sent) = self.unacknowledged.pop_front_if(|sent| sent.waits == 0) {

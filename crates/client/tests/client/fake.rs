@@ -97,6 +97,12 @@ pub struct State {
     pub dead: BTreeSet<u128>,
     /// What waits until it is not held any more.
     pub held: BTreeSet<Held>,
+    /// Devices that do one call after another, and how long each takes.
+    pub slow: BTreeMap<u128, Duration>,
+    /// When they have done those that came.
+    busy: BTreeMap<u128, Time>,
+    /// Devices that refuse to seal, and why.
+    pub seals_refused: BTreeMap<u128, ErrorKind>,
     /// How often the process behind a device started, where that is more than once.
     pub starts: BTreeMap<u128, u64>,
     /// Groups of files that ended early because a device took no more.
@@ -132,6 +138,8 @@ pub enum Held {
     Device(u128),
     /// All of this kind.
     Kind(u16),
+    /// The answers of this device: what it is asked is done, and nobody hears of that yet.
+    Answers(u128),
 }
 
 /// Virtual time.
@@ -214,6 +222,9 @@ impl Fake {
             answer = self.answer(call).await;
         }
         self.delay(faults.delay_max).await;
+        while device.is_some_and(|device| self.state().held.contains(&Held::Answers(device))) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
         let to_silent = |device: u128| {
             call.kind == bags::Push::KIND && asked::<bags::Push>(call).is_ok_and(|ask| ask.device.value() == device)
         };
@@ -228,10 +239,13 @@ impl Fake {
         let is_held = |held: &Held| match held {
             Held::Device(held) => device == Some(*held),
             Held::Kind(held) => kind == *held,
+            Held::Answers(_) => false,
         };
         while self.state().held.iter().any(is_held) {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
+        let wait = device.and_then(|device| self.state().turn(device, self.clock.now()));
+        tokio::time::sleep(wait.unwrap_or_default()).await;
         if device.is_some_and(|device| self.state().dead.contains(&device)) {
             tokio::time::sleep(Duration::from_secs(10)).await;
             return Err(Error::new(ErrorKind::Unreachable, "nothing was heard for 10 s"));
@@ -322,6 +336,14 @@ impl Fake {
 }
 
 impl State {
+    /// How long a call waits that comes to a slow device now, until that has done it.
+    fn turn(&mut self, device: u128, now: Time) -> Option<Duration> {
+        let each = *self.slow.get(&device)?;
+        let busy = self.busy.entry(device).or_insert(now);
+        *busy = (*busy).max(now).after(each);
+        Some(busy.since(now))
+    }
+
     pub fn number(&mut self) -> u64 {
         self.next += 1;
         self.next

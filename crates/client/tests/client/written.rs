@@ -434,6 +434,151 @@ async fn a_long_sync() {
     }
 }
 
+/// Lets everything go on after so long.
+fn release_after(fake: &Arc<Fake>, wait: Duration) {
+    let fake = fake.clone();
+    tokio::spawn(async move {
+        tokio::time::sleep(wait).await;
+        fake.state().held.clear();
+    });
+}
+
+/// A disk of a node stands still, and the other one of that node does not: files are without the one alone.
+#[tokio::test(start_paused = true)]
+async fn one_disk_of_a_node() {
+    let mut short = 0;
+    for number in 0..8 {
+        let fake = Fake::new(number);
+        let nodes = Nodes::new(&fake, 4).await;
+        {
+            // Two nodes of two disks: 1 and 2, 3 and 4, at the addresses of the first and the third.
+            let mut state = fake.state();
+            let members = &mut state.view.members;
+            members.retain(|member| [1, 3].contains(&member.node.node.value()));
+            members[0].devices = vec![1.into(), 2.into()];
+            members[1].devices = vec![3.into(), 4.into()];
+            state.wide = Wide { replicas: 2, ..WIDE };
+        }
+        let client = nodes.client("node1").await.with_sizes(SMALL);
+        let bytes = content(400_000, number);
+        let mut writer = create(&client).await;
+        writer.write(bytes.slice(..100_000)).await.expect("taken");
+        writer.hflush().await.expect("visible");
+        fake.state().held.insert(Held::Device(4));
+        writer.write(bytes.slice(100_000..150_000)).await.expect("taken");
+        writer.hflush().await.expect("visible");
+        writer.write(bytes.slice(150_000..)).await.expect("taken");
+        writer.close().await.expect("closed");
+        let struck = fake.state().short.clone();
+        assert!(struck.iter().all(|(_, device)| *device == 4), "{number}: {struck:?}");
+        short += struck.len();
+        fake.state().held.clear();
+        assert_alike(&fake, &format!("{number}"));
+        assert!(read_all(&client.open("/a").await.expect("there")).await == bytes, "{number}");
+    }
+    assert!(short >= 8, "{short} replicas");
+}
+
+/// All replicas need long to be sealed, for their disks empty a cache: they are waited for like one alone, and none is left out.
+#[tokio::test(start_paused = true)]
+async fn all_seal_slowly() {
+    let fake = Fake::new(2);
+    let nodes = Nodes::new(&fake, 3).await;
+    fake.state().wide = Wide { replicas: 3, ..Wide::default() };
+    let client = nodes.client("node1").await;
+    let mut writer = create(&client).await;
+    writer.write(content(5000, 1)).await.expect("taken");
+    writer.hflush().await.expect("visible");
+    fake.state().held.insert(Held::Kind(Seal::KIND));
+    release_after(&fake, Duration::from_secs(12));
+    assert_eq!(writer.close().await.expect("closed").length, 5000);
+    assert_eq!(fake.state().short, []);
+    assert_alike(&fake, "after a slow seal");
+}
+
+/// One replica is slower than the others, whose answers come long before its own: it answers, so it is no silent one.
+#[tokio::test(start_paused = true)]
+async fn a_slow_one() {
+    for (each, is_left) in [(Duration::from_millis(700), false), (Duration::from_secs(3), true)] {
+        let fake = replicated(1, 2, false);
+        let client = fake.client().with_sizes(SMALL);
+        let mut writer = create(&client).await;
+        writer.write(content(1000, 1)).await.expect("taken");
+        writer.hflush().await.expect("visible");
+        let last = *fake.state().devices_of("/a")[0].last().expect("two");
+        fake.state().slow.insert(last, each);
+        // All of it is on its way at once, and waits there.
+        for number in 0..8 {
+            writer.write(content(SMALL.piece / 2, number)).await.expect("taken");
+        }
+        writer.hflush().await.expect("visible");
+        assert_eq!(fake.state().ended_early > 0, is_left, "{each:?}");
+    }
+}
+
+/// A replica is given up for its silence, and just then the other one fails: the silent one is the last, so it is waited for, and whatever it has
+/// of the file by then counts.
+#[tokio::test(start_paused = true)]
+async fn the_silent_one_is_the_last() {
+    for (seed, hears) in (0..16).map(|seed| (seed, seed % 2 == 0)) {
+        let fake = replicated(seed, 2, false);
+        let client = fake.client().with_sizes(SMALL);
+        let bytes = content(60_000, seed);
+        let mut writer = create(&client).await;
+        writer.write(bytes.slice(..1000)).await.expect("taken");
+        writer.hflush().await.expect("visible");
+        let devices = fake.state().devices_of("/a").remove(0);
+        // It carries out what comes, and nobody hears of that; or it does nothing.
+        let carried = if hears { Held::Answers(devices[1]) } else { Held::Device(devices[1]) };
+        fake.state().held.insert(carried);
+        let (failing, from) = (fake.clone(), devices[0]);
+        tokio::spawn(async move {
+            tokio::time::sleep(Duration::from_millis(1900)).await;
+            failing.state().fail_device(from);
+        });
+        release_after(&fake, Duration::from_secs(4 + seed % 3));
+        writer.write(bytes.slice(1000..30_000)).await.expect("taken");
+        writer.hflush().await.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        writer.write(bytes.slice(30_000..)).await.expect("taken");
+        writer.close().await.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        assert!(read_all(&client.open("/a").await.expect("there")).await == bytes, "seed {seed}");
+    }
+}
+
+/// One replica stands still and the other one has no room, so none has answered: the file goes on elsewhere all the same.
+#[tokio::test(start_paused = true)]
+async fn one_is_full_and_one_silent() {
+    let fake = Fake::new(5);
+    let nodes = Nodes::new(&fake, 4).await;
+    fake.state().wide = Wide { replicas: 2, ..Wide::default() };
+    let client = nodes.client("node1").await;
+    let mut writer = create(&client).await;
+    let devices = fake.state().devices_of("/a").remove(0);
+    fake.state().held.insert(Held::Device(devices[0]));
+    fake.state().full_devices.insert(devices[1]);
+    writer.write(content(1000, 1)).await.expect("taken");
+    let took = took(&fake, async { writer.hflush().await.expect("visible") }).await;
+    assert!((Duration::from_secs(8)..Duration::from_secs(9)).contains(&took), "{took:?}");
+    assert_eq!(writer.close().await.expect("closed").length, 1000);
+}
+
+/// One replica does not let itself be sealed, for whatever reason: the other one is enough.
+#[tokio::test(start_paused = true)]
+async fn one_is_not_sealed() {
+    for kind in [ErrorKind::Full, ErrorKind::Busy, ErrorKind::Invalid, ErrorKind::Stale, ErrorKind::Io] {
+        let fake = replicated(1, 2, false);
+        let client = fake.client();
+        let mut writer = create(&client).await;
+        writer.write(content(1000, 1)).await.expect("taken");
+        writer.hflush().await.expect("visible");
+        let devices = fake.state().devices_of("/a").remove(0);
+        fake.state().seals_refused.insert(devices[1], kind);
+        assert_eq!(writer.close().await.unwrap_or_else(|error| panic!("{kind:?}: {error}")).length, 1000);
+        assert_eq!(fake.state().short.iter().map(|(_, device)| *device).collect::<Vec<_>>(), [devices[1]]);
+        assert_alike(&fake, "sealed by one");
+    }
+}
+
 /// With one replica nothing is given up before its link does that: 10 s.
 #[tokio::test(start_paused = true)]
 async fn one_replica_is_waited_for() {

@@ -143,6 +143,9 @@ impl State {
 
     pub fn seal(&mut self, ask: &Seal) -> Result<SealAnswer> {
         self.check_takes(ask.device.value())?;
+        if let Some(kind) = self.seals_refused.get(&ask.device.value()) {
+            return Err(Error::new(*kind, "it is not sealed"));
+        }
         let chunk = self.chunks.get_mut(&(ask.chunk.value(), ask.device.value())).ok_or_else(missing)?;
         if ask.generation < chunk.generation || ask.length != chunk.length {
             return Err(Error::new(ErrorKind::Stale, "another writer took over, or the length is another"));
