@@ -56,7 +56,8 @@ impl Tail {
                 return Ok(Exit::Done);
             }
             tokio::time::sleep(LOOK_EVERY).await;
-            end = match reader.length().await {
+            // What is sure is written at once; only what may be behind it is waited for.
+            end = match reader.length_reaching(at.saturating_add(1)).await {
                 Ok(end) => end,
                 Err(error) if error.kind() == ErrorKind::NotFound => {
                     say(&format!("stormwell: {path} was deleted or replaced; tail ends here"));

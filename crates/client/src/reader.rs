@@ -145,7 +145,7 @@ impl Client {
         let known = Known { attributes: answer.attributes, extents: BTreeMap::new(), open: None };
         let shared = Shared { client: self.clone(), path, inode, options, known: Mutex::new(known) };
         let reader = FileReader { shared: Arc::new(shared) };
-        reader.remember(answer.extents)?;
+        reader.remember(&mut reader.known(), answer.extents)?;
         Ok(reader)
     }
 
@@ -211,20 +211,20 @@ impl FileReader {
 
     /// The file's length now in bytes, with what a writer has hflushed. Later reads see at least that much.
     pub async fn length(&self) -> Result<u64> {
+        self.length_reaching(u64::MAX).await
+    }
+
+    /// The length as `length`, without a wait if the file is at least so long: where it cannot be told how far it is written it may then be less than
+    /// what a writer has hflushed, and less than what a later look says, never more.
+    pub async fn length_reaching(&self, enough: u64) -> Result<u64> {
         let mut waits = None;
         loop {
             let began = self.shared.client.session.clock.now();
             match self.length_now().await? {
-                (length, None) => return Ok(length),
-                (_, Some(error)) => self.pause(*waits.get_or_insert(began), error).await?,
+                (length, Some(error)) if length < enough => self.pause(*waits.get_or_insert(began), error).await?,
+                (length, _) => return Ok(length),
             }
         }
-    }
-
-    /// The length as `length`, without a wait: where it cannot be told how far the file is written it may be less than what a writer has hflushed, and
-    /// less than what a later look says, never more.
-    pub async fn length_at_once(&self) -> Result<u64> {
-        self.length_now().await.map(|(length, _)| length)
     }
 
     /// The length as it is seen now, and why the file may be longer.
@@ -259,11 +259,23 @@ impl FileReader {
 
     /// The length as it was said when the file was opened if nobody wrote it then, else as `length`.
     pub async fn length_known_or_asked(&self) -> Result<u64> {
-        let (open, length) = {
+        self.length_known_or_reaching(u64::MAX).await
+    }
+
+    /// The same, without a wait if the file is at least so long, as `length_reaching` says; nobody is asked if so much of a group of several replicas
+    /// was seen already.
+    pub async fn length_known_or_reaching(&self, enough: u64) -> Result<u64> {
+        let (open, seen) = {
             let known = self.known();
-            (known.attributes.open, known.attributes.length)
+            let run = known.extents.values().next_back().filter(|run| run.is_of_several());
+            let seen =
+                run.map(|run| run.extent.offset.saturating_add(run.visible().saturating_sub(run.extent.group_offset)));
+            (known.attributes.open, if known.attributes.open { seen } else { Some(known.attributes.length) })
         };
-        if open { self.length().await } else { Ok(length) }
+        match seen {
+            Some(length) if !open || length >= enough => Ok(length),
+            _ => self.length_reaching(enough).await,
+        }
     }
 
     /// `length` bytes from `offset`, in parts as they came; fewer only where the file ends.
@@ -579,26 +591,24 @@ impl FileReader {
     async fn locate(&self, at: u64) -> Result<bool> {
         let ask = Locate { path: String::new(), inode: self.shared.inode, offset: at, length: u64::MAX - at };
         let answer = self.shared.client.ask(&ask).await.map_err(|error| self.explain(error))?;
-        {
-            let mut known = self.known();
-            if known.attributes.generation != answer.attributes.generation {
-                // Somebody wrote it, cut it or joined to it since: no place that was remembered need hold any more.
-                known.extents.clear();
-            }
-            known.attributes = answer.attributes;
-            // What was remembered behind this place, or as open, may be otherwise by now.
-            known.extents.split_off(&at);
-            if known.extents.last_entry().is_some_and(|last| last.get().extent.open) {
-                known.extents.pop_last();
-            }
+        // In one go: a clone of this reader in another thread would else find the file without its end in between.
+        let mut known = self.known();
+        if known.attributes.generation != answer.attributes.generation {
+            // Somebody wrote it, cut it or joined to it since: no place that was remembered need hold any more.
+            known.extents.clear();
+        }
+        known.attributes = answer.attributes;
+        // What was remembered behind this place, or as open, may be otherwise by now.
+        known.extents.split_off(&at);
+        if known.extents.last_entry().is_some_and(|last| last.get().extent.open) {
+            known.extents.pop_last();
         }
         let more = answer.more && !answer.extents.is_empty();
-        self.remember(answer.extents)?;
+        self.remember(&mut known, answer.extents)?;
         Ok(more)
     }
 
-    fn remember(&self, extents: Vec<Extent>) -> Result<()> {
-        let mut known = self.known();
+    fn remember(&self, known: &mut Known, extents: Vec<Extent>) -> Result<()> {
         if known.extents.len().saturating_add(extents.len()) > EXTENTS_MAX {
             known.extents.clear();
         }

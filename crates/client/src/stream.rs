@@ -66,7 +66,8 @@ impl FileStream {
                 return Ok(Some(bytes));
             }
             if self.on_their_way.is_empty() && self.asked >= self.end {
-                self.end = self.reader.length_known_or_asked().await?;
+                // What is sure comes first, and only then a wait for what may be behind it.
+                self.end = self.reader.length_known_or_reaching(self.asked.saturating_add(1)).await?;
                 if self.asked >= self.end {
                     return Ok(None);
                 }

@@ -326,6 +326,31 @@ async fn one_is_dead() {
     open.ends_at(100).await;
 }
 
+/// While one does not answer, a stream hands out what is sure before it waits for what may be behind that; so does who wants no more than is sure.
+#[tokio::test(start_paused = true)]
+async fn what_is_sure_comes_first() {
+    let open = Open::with(8, &[100; 3]);
+    open.recorded(30);
+    let dead = open.devices[2];
+    open.fake.state().dead = [dead].into();
+    let (began, stats, reader) = (open.fake.clock.now(), open.calls::<Stat>(), open.reader().await);
+    let mut stream = reader.stream(0);
+    assert_eq!(stream.next().await.expect("read"), Some(open.bytes.slice(..30)));
+    assert_eq!(reader.length_known_or_reaching(30).await.expect("sure"), 30);
+    assert_eq!((open.fake.clock.now(), open.calls::<Stat>()), (began, stats), "nobody was asked, and nobody waited");
+    let took = open.fake.clock.now();
+    assert_eq!(reader.length_reaching(30).await.expect("sure"), 30);
+    assert!(open.fake.clock.now().since(took) < Duration::from_secs(3));
+    let error = stream.next().await.expect_err("there may be more");
+    assert_eq!(error.kind(), ErrorKind::Unreachable);
+    assert!(open.fake.clock.now().since(began) >= Duration::from_secs(10));
+    assert!(reader.length_known_or_reaching(31).await.is_err());
+    // The stream goes on where it was.
+    open.fake.state().dead.clear();
+    assert_eq!(stream.next().await.expect("read"), Some(open.bytes.slice(30..100)));
+    assert_eq!(stream.next().await.expect("told"), None);
+}
+
 /// Bytes that none of them serves any more are an error after a while, never an end.
 #[tokio::test(start_paused = true)]
 async fn all_lost_what_was_seen() {

@@ -41,7 +41,7 @@ pub async fn located(
     (listed, note): (Listed<'_>, &HdfsAttributes),
 ) -> Result<LocatedBlocks, Refusal> {
     let Listed { attributes, extents } = listed;
-    let length = caller.share.aside(length_at_once(gateway, attributes)).await?;
+    let length = caller.share.aside(visible_length(gateway, attributes, 0)).await?;
     let file = File { attributes, note, extents: listed.is_located().then_some(extents) };
     blocks_of(gateway, caller, servers, (file, length, 0..length)).await
 }
@@ -89,7 +89,7 @@ pub async fn get_block_locations(
     }
     let (_, attributes) = file_for(gateway, caller, &path, READ).await?;
     let note = HdfsAttributes::read(&attributes.note);
-    let visible = visible_length(gateway, &attributes).await?;
+    let visible = visible_length(gateway, &attributes, u64::MAX).await?;
     let range = offset..offset.saturating_add(length);
     let file = File { attributes: &attributes, note: &note, extents: None };
     let mut servers = Servers::of(gateway, PlacesFor::Reading).await?;
@@ -141,21 +141,12 @@ pub fn show(block: &ExtendedBlock) -> String {
     format!("{}:blk_{}_{}", block.pool, block.id, block.generation_stamp)
 }
 
-/// How many bytes of a file can be read now, for a listing: one file of which that cannot be told, because a device of it is away, does not keep
-/// the others from being listed.
-async fn length_at_once(gateway: &Gateway, attributes: &Attributes) -> Result<u64, Refusal> {
+/// How many bytes of a file can be read now. If it is at least so long, nobody waits to be told whether there are more.
+pub async fn visible_length(gateway: &Gateway, attributes: &Attributes, enough: u64) -> Result<u64, Refusal> {
     if !attributes.open {
         return Ok(attributes.length);
     }
-    Ok(gateway.client.open_inode(attributes.inode).await?.length_at_once().await?)
-}
-
-/// How many bytes of a file can be read now.
-pub async fn visible_length(gateway: &Gateway, attributes: &Attributes) -> Result<u64, Refusal> {
-    if !attributes.open {
-        return Ok(attributes.length);
-    }
-    Ok(gateway.client.open_inode(attributes.inode).await?.length_known_or_asked().await?)
+    Ok(gateway.client.open_inode(attributes.inode).await?.length_reaching(enough).await?)
 }
 
 /// The blocks of a file of this length that hold bytes of a range, and its last one.

@@ -56,7 +56,7 @@ async fn turn<'a>(gateway: &'a Gateway, connection: &mut Connection) -> Result<S
 
 async fn sum(gateway: &Arc<Gateway>, request: &BlockChecksum, kind: i32) -> Result<BlockChecksumAnswer> {
     let block = &request.header.block;
-    let Opened { reader, base, length } = open_block(gateway, block).await?;
+    let Opened { reader, base, length } = open_block(gateway, block, u64::MAX).await?;
     // A regular block ends where the next one begins, an irregular one where its writer said.
     let size = HdfsAttributes::read(&reader.attributes().note).block_size();
     let end = place(block.id).and_then(|place| place.end(size));

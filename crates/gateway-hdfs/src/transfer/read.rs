@@ -80,7 +80,7 @@ pub async fn suspect(gateway: &Gateway, block: &ExtendedBlock) {
     let name = show(block);
     // One at a time: while it goes on, others are not believed, and say it again when they see it again.
     let Ok(_turn) = gateway.compares.try_acquire() else { return };
-    let Ok(Opened { reader, base, length }) = open_block(gateway, block).await else { return };
+    let Ok(Opened { reader, base, length }) = open_block(gateway, block, 0).await else { return };
     let inode = reader.attributes().inode;
     if gateway.files.readers.is_suspect(inode) {
         return;
@@ -101,8 +101,8 @@ pub async fn suspect(gateway: &Gateway, block: &ExtendedBlock) {
 /// Finds the bytes and asks for the first of them.
 async fn begin(gateway: &Arc<Gateway>, request: &ReadBlock) -> Result<Sending> {
     let block = &request.header.base.block;
-    let opened = open_block(gateway, block).await?;
     let (offset, length) = (request.offset, request.length);
+    let opened = open_block(gateway, block, offset.saturating_add(length)).await?;
     let beyond = |available: u64| {
         let text = format!("offset {offset} and length {length} are beyond the {available} bytes of {}", show(block));
         Error::new(ErrorKind::Invalid, text)
@@ -138,8 +138,8 @@ pub struct Opened {
     pub length: u64,
 }
 
-/// Opens the file of a block. `NotFound` if the block is none.
-pub async fn open_block(gateway: &Gateway, block: &ExtendedBlock) -> Result<Opened> {
+/// Opens the file of a block. If so many bytes of it are `enough`, nobody waits to be told whether there are more. `NotFound` if the block is none.
+pub async fn open_block(gateway: &Gateway, block: &ExtendedBlock, enough: u64) -> Result<Opened> {
     let Some(place) = place(block.id) else { return Err(missing(block)) };
     let generation = generation_of(block.generation_stamp);
     let reader = match gateway.files.readers.open(&gateway.client, place.inode, generation).await {
@@ -149,7 +149,7 @@ pub async fn open_block(gateway: &Gateway, block: &ExtendedBlock) -> Result<Open
     let attributes = reader.attributes();
     let base =
         place.byte(&attributes, HdfsAttributes::read(&attributes.note).block_size()).ok_or_else(|| missing(block))?;
-    let length = reader.length_known_or_asked().await?.saturating_sub(base);
+    let length = reader.length_known_or_reaching(base.saturating_add(enough)).await?.saturating_sub(base);
     Ok(Opened { reader, base, length })
 }
 
@@ -160,7 +160,7 @@ async fn wait_for(gateway: &Gateway, block: &ExtendedBlock, mut opened: Opened, 
     while opened.length < wanted {
         let was_open = opened.reader.attributes().open;
         forget(gateway, block);
-        opened = open_block(gateway, block).await?;
+        opened = open_block(gateway, block, wanted).await?;
         if opened.length >= wanted || !was_open || gateway.clock.now() >= deadline {
             break;
         }
