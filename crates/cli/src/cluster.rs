@@ -223,6 +223,7 @@ mod tests {
             rack: String::new(),
             hdfs: String::new(),
             silent: false,
+            incarnation: 1,
         };
         let broken = Device { place: "/d".to_string(), trouble: "missing: x".to_string(), ..Device::default() };
         let told = troubles(&view, &[(Device::default(), Some(host("a"))), (broken, Some(host("b")))], WallTime(0));

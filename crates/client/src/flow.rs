@@ -4,6 +4,7 @@ mod again;
 mod append;
 mod ended;
 mod group;
+mod idle;
 mod patience;
 mod refusals;
 mod sending;
@@ -126,7 +127,7 @@ impl Flow {
         (window, window_bytes): (Arc<Semaphore>, usize),
         progress: watch::Sender<Written>,
     ) -> Result<Flow> {
-        let group = Group::new(&opened.group, client.sizes.file_chunk)?;
+        let group = Group::new(&opened.group, client.sizes.file_chunk, &client.session.routes.table())?;
         Ok(Flow {
             client,
             path,
@@ -171,6 +172,10 @@ impl Flow {
                     Some((request, order)) => request::within(request, self.carry_out(order)).await,
                     None => break,
                 },
+                () = Flow::has_idled(), if self.is_looked_after() => {
+                    let looked = self.look_after_replicas().await;
+                    self.record_error(looked);
+                }
             }
         }
         let answered = self.all_answered().await;
@@ -370,7 +375,7 @@ impl Flow {
             short: self.short.clone(),
         };
         let next = self.client.ask(&ask).await.map_err(|error| explain(error, &self.path))?;
-        self.group = Group::new(&next, self.client.sizes.file_chunk)?;
+        self.group = Group::new(&next, self.client.sizes.file_chunk, &self.client.session.routes.table())?;
         self.short.clear();
         self.widen_window();
         self.start = self.start.saturating_add(self.sent);

@@ -24,6 +24,8 @@ pub struct Host {
     pub hdfs: String,
     /// It has not been heard of for a while.
     pub silent: bool,
+    /// How often it has been started.
+    pub incarnation: u64,
 }
 
 impl Host {
@@ -35,6 +37,7 @@ impl Host {
             rack: node.rack.clone(),
             hdfs: reachable(&node.hdfs, &node.address),
             silent: member.silent,
+            incarnation: node.incarnation,
         }
     }
 }

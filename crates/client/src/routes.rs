@@ -74,6 +74,12 @@ impl Table {
         self.view.keepers.is_empty() && node == NodeId(self.view.keeper.value())
     }
 
+    /// How often the node that has a device has been started, and whether it is silent.
+    pub(crate) fn condition_of(&self, device: Id) -> Option<(u64, bool)> {
+        let host = self.hosts.get(&self.devices.get(&device.value())?.node)?;
+        Some((host.incarnation, host.silent))
+    }
+
     /// The node that has a device.
     pub(crate) fn node_of(&self, device: DeviceId) -> Option<NodeId> {
         self.devices.get(&device.0).map(|peer| peer.node)
@@ -231,6 +237,17 @@ impl Routes {
     /// Whether this error of an append says that its device takes no more while others may: its disk failed, or it cannot be reached.
     pub(crate) fn is_gone(&self, device: Id, error: &Error) -> bool {
         error.kind() == ErrorKind::Io || self.may_come_back(device, error)
+    }
+
+    /// Who is there, as it was told no longer ago than this.
+    pub(crate) async fn told_within(&self, most: Duration) -> Result<Arc<Table>> {
+        let seen = self.table();
+        let (told, failed) = {
+            let asked = self.asking.lock().await;
+            (asked.at, asked.failed.is_some())
+        };
+        let is_recent = told.is_some_and(|at| self.clock.now().since(at) < most && !failed);
+        if is_recent { Ok(self.table()) } else { self.refresh(&seen).await }
     }
 
     /// Asks who is there, unless that was told since `seen`.

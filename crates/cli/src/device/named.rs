@@ -118,8 +118,14 @@ mod tests {
     use client::{Device, Host};
 
     fn device(node: &str, place: &str, id: u128) -> Hosted {
-        let host =
-            Host { node: NodeId(1), name: node.to_string(), rack: String::new(), hdfs: String::new(), silent: false };
+        let host = Host {
+            node: NodeId(1),
+            name: node.to_string(),
+            rack: String::new(),
+            hdfs: String::new(),
+            silent: false,
+            incarnation: 1,
+        };
         (Device { place: place.to_string(), device: id.into(), ..Device::default() }, Some(host))
     }
 

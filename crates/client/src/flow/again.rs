@@ -185,7 +185,7 @@ impl Flow {
 
     /// Ends the present group with what is there of it, and begins the next on devices that have not refused anything, if there are
     /// such: else the same ones are waited for. Every append is answered.
-    async fn go_on_elsewhere(&mut self) -> Result<()> {
+    pub(super) async fn go_on_elsewhere(&mut self) -> Result<()> {
         self.is_ending = true;
         if self.group.layout.has_several() {
             self.ask_well_ones().await;

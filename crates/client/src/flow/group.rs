@@ -2,6 +2,7 @@
 
 use super::patience::GivenUp;
 use crate::columns::Head;
+use crate::routes::Table;
 use base::error::{Error, Result};
 use base::id::DeviceId;
 use base::layout::{Layout, Replica};
@@ -38,6 +39,8 @@ pub(super) struct Slot {
     pub(super) synced: u64,
     /// When it acknowledged an append last, if its column has others.
     pub(super) answered: Option<Time>,
+    /// How often its node had been started when the group was begun, as far as that was known.
+    pub(super) incarnation: Option<u64>,
     /// Why the group goes on without it. It is asked for nothing more, and what it has of the group is struck out.
     pub(super) left: Option<Error>,
     /// Told when it is not waited for any more. None if its column has no other.
@@ -46,13 +49,15 @@ pub(super) struct Slot {
 
 impl Group {
     /// `chunk`: most bytes of a chunk.
-    pub(super) fn new(group: &NewGroup, chunk: u64) -> Result<Group> {
+    pub(super) fn new(group: &NewGroup, chunk: u64, table: &Table) -> Result<Group> {
         let layout = group.layout.checked()?;
         let most = chunk.saturating_mul(layout.columns().len() as u64);
         let room = if group.room == 0 { most } else { group.room.min(most) };
         let slot = |replica: Replica| {
             let is_alone = layout.columns()[replica.column].others().is_empty();
-            Slot::new(replica.column, Head::from(replica), (!is_alone).then(GivenUp::new))
+            let head = Head::from(replica);
+            let incarnation = table.condition_of(head.device).map(|(incarnation, _)| incarnation);
+            Slot { incarnation, ..Slot::new(replica.column, head, (!is_alone).then(GivenUp::new)) }
         };
         let slots: Vec<Slot> = layout.replicas().map(slot).collect();
         let columns = 0..=layout.columns().len();
@@ -92,6 +97,7 @@ impl Slot {
             acknowledged: 0,
             synced: 0,
             answered: None,
+            incarnation: None,
             left: None,
             given_up,
         }
