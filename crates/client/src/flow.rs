@@ -5,7 +5,7 @@ mod append;
 mod ended;
 mod group;
 mod idle;
-mod patience;
+pub(crate) mod patience;
 mod refusals;
 mod sending;
 

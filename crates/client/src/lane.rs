@@ -6,18 +6,29 @@
 
 use crate::client::Client;
 use crate::columns::{Head, together};
+use crate::flow::patience;
 use crate::packer::{Compound, Results, Touched, Work};
 use crate::room::Tries;
 use crate::writer::CreateOptions;
 use base::error::{Error, ErrorKind, Result};
+use base::id::DeviceId;
+use base::limit::REFUSED_MAX;
 use base::planted::Planted;
 use base::policy::Level;
+use base::unit::Time;
 use bytes::Bytes;
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use net::Payload;
 use net::message::file::{FinishPack, NewAttributes, NewGroup, PackGroup, PutFile, PutFiles};
 use net::message::{Id, chunk};
 use std::sync::{Arc, PoisonError};
+use std::time::Duration;
 use tokio::sync::{Mutex, mpsc};
+use tokio::time::timeout;
+
+/// So long after it refused bytes a device is not asked for more if others take them.
+const AVOIDED: Duration = Duration::from_secs(60);
 
 /// Nobody takes a shared group over, so there is one generation of it.
 const GENERATION: u64 = 1;
@@ -30,6 +41,10 @@ pub(crate) struct Lane {
     group: Option<Shared>,
     /// The device that refused the present append; none if that was not come to.
     asked: Option<Id>,
+    /// Another one took it.
+    others_answered: bool,
+    /// Devices that took no more of a group, and when: for a while others are asked for.
+    refused: Vec<(Id, Time)>,
 }
 
 /// A group that small files share.
@@ -59,7 +74,7 @@ impl Shared {
 
 impl Lane {
     pub(crate) fn new(client: Client, results: Results, touched: Touched) -> Lane {
-        Lane { client, results, touched, group: None, asked: None }
+        Lane { client, results, touched, group: None, asked: None, others_answered: false, refused: Vec::new() }
     }
 
     /// Puts compounds until there will be no more.
@@ -133,7 +148,7 @@ impl Lane {
             match self.append(&payload, &compound.files).await {
                 Ok(place) => break place,
                 // Its device failed or cannot be reached: the next group lies elsewhere once that is known. No file names what it may have taken.
-                Err(error) if error.kind() == ErrorKind::Full || self.is_gone(&error) => {
+                Err(error) if error.kind() == ErrorKind::Full || self.is_gone(&error) || self.is_silent(&error) => {
                     if !tries.goes_on(&*clock).await {
                         return Err(error);
                     }
@@ -155,6 +170,11 @@ impl Lane {
     /// Whether this error says that the device that was asked takes no more, while others may.
     fn is_gone(&self, error: &Error) -> bool {
         self.asked.is_some_and(|device| self.client.session.routes.is_gone(device, error))
+    }
+
+    /// Whether it says nothing while another replica did.
+    fn is_silent(&self, error: &Error) -> bool {
+        self.others_answered && error.kind() == ErrorKind::Unreachable
     }
 
     /// The bytes of all files one after another; those of a single file are not copied.
@@ -185,21 +205,70 @@ impl Lane {
             Some(in_use) => in_use,
             None => {
                 let path = files.iter().find(|file| file.length > 0).map(|file| file.path.clone()).unwrap_or_default();
-                Shared::new(&self.client.ask(&PackGroup { path, replicas_max: self.client.replicas_max }).await?)?
+                let (replicas_max, refused) = (self.client.replicas_max, self.refused());
+                Shared::new(&self.client.ask(&PackGroup { path, replicas_max, refused }).await?)?
             }
         };
         let Shared { number, ref replicas, length: used } = group;
         let of = if self.client.planted == Some(Planted::PackedOnOne) { &replicas[..1] } else { replicas };
-        let appended = together(of.iter().map(|replica| self.append_to(*replica, (number, used), payload))).await;
-        for (replica, appended) in replicas.iter().zip(appended) {
-            if let Err(error) = appended {
-                self.asked = Some(replica.device);
-                self.finish(number).await;
-                return Err(error);
-            }
+        if let Err((device, others_answered, error)) = self.append_to_all(of, (number, used), payload).await {
+            (self.asked, self.others_answered) = (Some(device), others_answered);
+            self.refused.push((device, self.client.session.clock.now()));
+            self.finish(number).await;
+            return Err(error);
         }
         self.group = Some(Shared { length: used.saturating_add(length), ..group });
         Ok((number, used))
+    }
+
+    /// Devices that refused something a moment ago.
+    fn refused(&mut self) -> Vec<Id> {
+        let now = self.client.session.clock.now();
+        self.refused.retain(|(_, at)| now.since(*at) < AVOIDED);
+        let behind = self.refused.len().saturating_sub(REFUSED_MAX);
+        self.refused[behind..].iter().map(|(device, _)| *device).collect()
+    }
+
+    /// Appends to all replicas of a group, behind so many bytes. If a device did not take them: which, whether another one did, and why; what the
+    /// others have is of no use then. One that is silent while another one has answered is given up as a writer gives it up.
+    async fn append_to_all(
+        &self,
+        replicas: &[Head],
+        at: (u64, u64),
+        payload: &Payload,
+    ) -> std::result::Result<(), (Id, bool, Error)> {
+        let append = async |replica: &Head| (replica.device, self.append_to(*replica, at, payload).await);
+        let mut waits: Vec<Id> = replicas.iter().map(|replica| replica.device).collect();
+        let mut calls: FuturesUnordered<_> = replicas.iter().map(append).collect();
+        let mut first = None;
+        while !waits.is_empty() {
+            let now = self.client.session.clock.now();
+            let due = first.and_then(|first| {
+                waits.iter().map(|device| (self.due(*device, first), *device)).min_by_key(|(due, _)| *due)
+            });
+            let late = match due {
+                Some((due, device)) if due <= now => {
+                    return Err((device, true, patience::silent(DeviceId(device.value()))));
+                }
+                due => due.map(|(due, _)| due.since(now)),
+            };
+            let answered = match late {
+                None => calls.next().await,
+                Some(left) => timeout(left, calls.next()).await.unwrap_or_default(),
+            };
+            let Some((device, appended)) = answered else { continue };
+            if let Err(error) = appended {
+                return Err((device, first.is_some(), error));
+            }
+            waits.retain(|waits| *waits != device);
+            first = first.or(Some(self.client.session.clock.now()));
+        }
+        Ok(())
+    }
+
+    /// When a replica is given up that has not answered what another one answered at `first`: what it is asked is synced.
+    fn due(&self, device: Id, first: Time) -> Time {
+        patience::due_of_sync(first, self.client.session.routes.heard(device), patience::FIRST)
     }
 
     /// Appends to one replica of a group, behind so many bytes.

@@ -211,6 +211,11 @@ impl Routes {
         }
     }
 
+    /// When the node that has a device was last heard on the link for whatever needs no order; none if it was never asked there, or is this process.
+    pub(crate) fn heard(&self, device: Id) -> Option<Time> {
+        self.table().devices.get(&device.value())?.links.main.get()?.heard()
+    }
+
     /// Whether one node is all there is: if it does not answer there is nobody to ask.
     pub(crate) fn is_one_node(&self) -> bool {
         self.table().view.members.len() <= 1

@@ -86,13 +86,13 @@ impl State {
     ) -> Result<NewGroup> {
         let (columns, room) = (self.widths.columns_max.min(columns_max), self.widths.full);
         let of = if before.is_none() { GroupOf::File } else { GroupOf::LongFile };
-        let candidates = match refused.devices().next().is_none() {
+        let avoid: Vec<DeviceId> = refused.devices().collect();
+        let candidates = match avoid.is_empty() {
             true => self.next_candidates(of, policy, (columns, room))?,
-            false => placement::without(self.candidates()?, policy, refused),
+            false => placement::without(self.candidates()?, policy, &avoid),
         };
         let possible = placement::columns_possible(&candidates, policy, self.widths.full);
         let possible = possible.min(columns_max).min(self.widths.columns_max);
-        let avoid: Vec<DeviceId> = refused.devices().collect();
         let wanted = (self.widths.columns(before, possible), replicas_max.max(1));
         let (group, record) = self.allocate(candidates, policy, wanted, &avoid)?;
         self.put_group(group.group, GroupRecord { references: 1, ..record });
@@ -106,11 +106,15 @@ impl State {
         session: SessionId,
         policy: Policy,
         (beside, replicas_max): (Option<&Path>, usize),
+        refused: &[DeviceId],
     ) -> Result<NewGroup> {
         let replicas = beside.map_or(Ok(None), |path| self.replicas_wanted_at(path))?;
         let policy = Policy { replicas: policy.replicas.max(replicas), ..policy };
-        let candidates = self.next_candidates(GroupOf::SmallFiles, policy, (1, self.widths.narrow))?;
-        let (group, record) = self.allocate(candidates, policy, (1, replicas_max.max(1)), &[])?;
+        let candidates = match refused {
+            [] => self.next_candidates(GroupOf::SmallFiles, policy, (1, self.widths.narrow))?,
+            _ => placement::without(self.candidates()?, policy, refused),
+        };
+        let (group, record) = self.allocate(candidates, policy, (1, replicas_max.max(1)), refused)?;
         let record = GroupRecord { packed: true, session: session.to_bytes().to_vec(), ..record };
         self.put_group(group.group, record);
         self.mark(&Key::SessionGroup(session, group.group));

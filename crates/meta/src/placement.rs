@@ -141,8 +141,8 @@ pub fn place_columns(
 }
 
 /// The candidates but those that refused a writer's bytes; all of them if no other takes data under this policy.
-pub fn without(candidates: Vec<Candidate>, policy: Policy, refused: &Refused) -> Vec<Candidate> {
-    let is_other = |candidate: &&Candidate| !refused.devices().any(|device| device == candidate.device);
+pub fn without(candidates: Vec<Candidate>, policy: Policy, refused: &[DeviceId]) -> Vec<Candidate> {
+    let is_other = |candidate: &&Candidate| !refused.contains(&candidate.device);
     let others: Vec<Candidate> = candidates.iter().filter(is_other).copied().collect();
     if columns_possible(&others, policy, 1) > 0 { others } else { candidates }
 }

@@ -337,6 +337,8 @@ pub enum Request {
         beside: Option<Path>,
         /// To so many replicas the caller appends; zero is one.
         replicas_max: usize,
+        /// Devices that took no more of the caller's last groups: others are taken if there are such.
+        refused: Vec<DeviceId>,
     },
     /// A group of `PackGroup` takes no more files; one that is not the session's stays as it is. `Done`.
     FinishPack {

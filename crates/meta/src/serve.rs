@@ -251,8 +251,8 @@ impl State {
                 self.close(session, *inode, *generation, *finished, attributes)
             }
             Request::Abandon { inode, generation } => self.abandon(session, *inode, *generation),
-            Request::PackGroup { policy, beside, replicas_max } => {
-                self.allocate_for_pack(session, *policy, (beside.as_ref(), *replicas_max)).map(Reply::Group)
+            Request::PackGroup { policy, beside, replicas_max, refused } => {
+                self.allocate_for_pack(session, *policy, (beside.as_ref(), *replicas_max), refused).map(Reply::Group)
             }
             Request::FinishPack { group } => self.finish_pack(session, *group),
             Request::PutFiles { files } => self.put_files(session, files),

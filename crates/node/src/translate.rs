@@ -270,13 +270,18 @@ fn sync_length(ask: file::SyncLength) -> Request {
     Request::SyncLength { inode, generation, group, length }
 }
 
-fn pack_group(file::PackGroup { path: text, replicas_max }: file::PackGroup) -> Result<Request> {
-    let beside = if text.is_empty() { None } else { Some(path(&text)?) };
-    Ok(Request::PackGroup { policy: Policy::default(), beside, replicas_max: replicas_max as usize })
+fn pack_group(ask: file::PackGroup) -> Result<Request> {
+    let beside = if ask.path.is_empty() { None } else { Some(path(&ask.path)?) };
+    let (replicas_max, refused) = (ask.replicas_max as usize, refused(&ask.refused));
+    Ok(Request::PackGroup { policy: Policy::default(), beside, replicas_max, refused })
+}
+
+/// Devices that took no more of a writer's bytes.
+fn refused(named: &[Id]) -> Vec<DeviceId> {
+    named.iter().take(REFUSED_MAX).map(|device| DeviceId(device.value())).collect()
 }
 
 fn next_group(ask: file::NextGroup) -> Request {
-    let devices = |named: &[Id]| named.iter().take(REFUSED_MAX).map(|device| DeviceId(device.value())).collect();
     let replica = |of: &file::Replica| (ChunkId(of.chunk.value()), DeviceId(of.device.value()));
     let short = ask.short.iter().take(REFUSED_MAX).map(replica).collect();
     Request::NextGroup {
@@ -285,7 +290,7 @@ fn next_group(ask: file::NextGroup) -> Request {
         finished: (GroupId(ask.finished_group), ask.finished_length),
         columns_max: ask.columns_max.max(1) as usize,
         replicas_max: ask.replicas_max as usize,
-        refused: Refused { full: devices(&ask.full), gone: devices(&ask.gone), short },
+        refused: Refused { full: refused(&ask.full), gone: refused(&ask.gone), short },
     }
 }
 

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 /// So long at first: readers wait as long for a replica before they ask another one. A node that is up answers an append in milliseconds, and one
 /// that is given up for nothing costs a copy of up to a chunk.
-pub(super) const FIRST: Duration = Duration::from_secs(2);
+pub(crate) const FIRST: Duration = Duration::from_secs(2);
 
 /// It doubles with each replica that is given up, to this: where all are slow by turns, none is to blame.
 const LAST: Duration = Duration::from_secs(16);
@@ -22,6 +22,13 @@ const LAST: Duration = Duration::from_secs(16);
 /// So much longer is waited for what is on its way to stable media while its node is heard, and for a call that nobody else has answered yet: a
 /// disk that syncs a full cache is no dead one.
 const OF_SYNCS: u32 = 4;
+
+/// When a replica is given up that has not answered what another one answered at `first`, if that is to be synced: so long after its node was heard
+/// last. `heard`: none of one that is asked within this process.
+pub(crate) fn due_of_sync(first: Time, heard: Option<Time>, patience: Duration) -> Time {
+    let latest = first.after(patience.saturating_mul(OF_SYNCS));
+    heard.map_or(latest, |heard| heard.max(first).after(patience).min(latest))
+}
 
 /// How long the calls to a replica may last: until it is given up, and no longer than this.
 pub(super) struct Limit {
@@ -48,7 +55,7 @@ impl Limit {
     }
 }
 
-fn silent(device: DeviceId) -> Error {
+pub(crate) fn silent(device: DeviceId) -> Error {
     let text = format!(
         "device {device} has not answered while another replica has; the file goes on without it, and gets another copy later"
     );
@@ -118,13 +125,12 @@ impl Flow {
     /// is slow and not silent: it has as long again after each answer. `is_long`: it may be syncing, which takes long while its node is heard.
     fn due(&self, slot: usize, first: Time, is_long: bool) -> Time {
         let slot = &self.group.slots[slot];
+        let answered = slot.answered.map_or(first, |answered| answered.max(first));
         let latest = first.after(self.patience.saturating_mul(OF_SYNCS));
-        let heard = match slot.link.as_ref().and_then(Link::heard) {
-            Some(heard) if is_long => heard,
-            None if is_long => return latest,
-            _ => first,
-        };
-        heard.max(slot.answered.unwrap_or(first)).max(first).after(self.patience).min(latest)
+        match is_long {
+            true => due_of_sync(first, slot.link.as_ref().and_then(Link::heard), self.patience),
+            false => answered.after(self.patience).min(latest),
+        }
     }
 
     /// One device after another: each replica there has to have one beside it that is well still. What one device does not answer in several columns

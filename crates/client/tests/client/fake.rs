@@ -382,7 +382,7 @@ impl State {
             files::Append::KIND => self.append_open(session, &asked::<files::Append>(call)?.path)?.encode_to_vec(),
             files::NextGroup::KIND => self.next_group(&asked(call)?)?.encode_to_vec(),
             files::Close::KIND => self.close(&asked(call)?)?.encode_to_vec(),
-            files::PackGroup::KIND => self.new_group().encode_to_vec(),
+            files::PackGroup::KIND => self.new_group_beside(&asked::<files::PackGroup>(call)?.refused).encode_to_vec(),
             files::FinishPack::KIND => {
                 self.finished_packs.push(asked::<files::FinishPack>(call)?.group);
                 Done {}.encode_to_vec()

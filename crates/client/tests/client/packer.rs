@@ -1,8 +1,9 @@
 //! Small files: each is there whole or not at all, and its result says which.
 
 use crate::fake::file::Wide;
-use crate::fake::{Fake, Faults};
-use base::env::Random;
+use crate::fake::nodes::Nodes;
+use crate::fake::{Fake, Faults, Held};
+use base::env::{Clock, Random};
 use base::error::ErrorKind;
 use base::limit::SMALL_FILE_MAX;
 use base::planted::Planted;
@@ -140,5 +141,50 @@ async fn on_all_replicas() {
             assert!(fake.state().calls[&files::PackGroup::KIND] >= 2);
         });
         assert_eq!(put.await.is_ok(), planted.is_none());
+    }
+}
+
+/// A node of a shared group goes, or a disk of it stands still: the others have answered, so it is waited for as long as by any writer, and what
+/// comes then is elsewhere.
+#[tokio::test(start_paused = true)]
+async fn one_replica_is_silent() {
+    for (is_killed, seconds) in [(true, 2), (false, 8)] {
+        let fake = Fake::new(3);
+        let nodes = Nodes::new(&fake, 5).await;
+        fake.state().wide = Wide { replicas: 3, ..Wide::default() };
+        let client = nodes.client("node1").await;
+        let mut packer = client.packer(PackerOptions { lanes: 1, ..PackerOptions::default() });
+        let put = |number: u8| (format!("/{number}"), Bytes::from(vec![number; 100]));
+        let (path, bytes) = put(0);
+        packer.put(&path, bytes, OVERWRITE).await.expect("admitted");
+        assert!(packer.flush().await.expect("sent")[0].1.is_ok());
+        let devices = |fake: &Fake| {
+            let state = fake.state();
+            let (_, group) = state.files.groups.last_key_value().expect("one is in use");
+            let column = &group.layout.columns[0];
+            [&[column.device], &column.others[..]].concat().into_iter().map(|device| device.value()).collect::<Vec<_>>()
+        };
+        let silent = *devices(&fake).iter().find(|device| **device != 1).expect("three");
+        if is_killed {
+            nodes.kill(&format!("node{silent}"));
+        } else {
+            fake.state().held.insert(Held::Device(silent));
+        }
+        let began = fake.clock.now();
+        for number in 1..10 {
+            let (path, bytes) = put(number);
+            packer.put(&path, bytes, OVERWRITE).await.expect("admitted");
+        }
+        let results = packer.flush().await.expect("sent");
+        assert!(results.iter().all(|(_, result)| result.is_ok()), "{results:?}");
+        let took = fake.clock.now().since(began);
+        let wanted = Duration::from_secs(seconds);
+        assert!((wanted..wanted + Duration::from_millis(500)).contains(&took), "{took:?}");
+        assert!(!devices(&fake).contains(&silent));
+        assert_eq!(fake.state().calls[&files::PackGroup::KIND], 2);
+        for number in 0..10 {
+            let (path, bytes) = put(number);
+            assert_eq!(client.read_small(&path).await.expect("read"), bytes);
+        }
     }
 }

@@ -216,7 +216,7 @@ fn kinds_under_leases() -> Vec<Kind> {
 /// The end of a group with a file in it, which another client removes.
 fn finished_pack(world: &mut World) -> (Request, Vec<Request>) {
     let Ok(Reply::Group(pack)) =
-        world.ask(Request::PackGroup { policy: Policy::default(), beside: None, replicas_max: 0 })
+        world.ask(Request::PackGroup { policy: Policy::default(), beside: None, replicas_max: 0, refused: Vec::new() })
     else {
         panic!("no group")
     };
@@ -239,7 +239,7 @@ fn kinds_of_nodes_and_bags() -> Vec<Kind> {
     let next = vec![Request::NodeRemove { node }, join(node), register(node)];
     // Once a node is known, so has that of the other devices to be.
     let both = || vec![join(NodeId(1)), join(node)];
-    let pack = || Request::PackGroup { policy: Policy::default(), beside: None, replicas_max: 0 };
+    let pack = || Request::PackGroup { policy: Policy::default(), beside: None, replicas_max: 0, refused: Vec::new() };
     vec![
         plain("group for small files", vec![], pack(), vec![pack()]),
         ("end of a group for small files", vec![], Box::new(finished_pack)),

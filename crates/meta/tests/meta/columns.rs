@@ -90,7 +90,12 @@ fn stays_narrow() {
     let next = group(one.ask(next_of(&file, (file.group.group, FILE_CHUNK), 16)));
     assert_eq!((next.layout.columns().len(), next.room), (1, FILE_CHUNK));
     let mut many = world(20);
-    let pack = group(many.ask(Request::PackGroup { policy: Policy::default(), beside: None, replicas_max: 0 }));
+    let pack = group(many.ask(Request::PackGroup {
+        policy: Policy::default(),
+        beside: None,
+        replicas_max: 0,
+        refused: Vec::new(),
+    }));
     assert_eq!((pack.layout.columns().len(), pack.room), (1, 0));
 }
 

@@ -193,7 +193,12 @@ impl Run {
 }
 
 fn pack_group(world: &mut World) -> GroupId {
-    match world.ask(Request::PackGroup { policy: Policy::default(), beside: None, replicas_max: 0 }) {
+    match world.ask(Request::PackGroup {
+        policy: Policy::default(),
+        beside: None,
+        replicas_max: 0,
+        refused: Vec::new(),
+    }) {
         Ok(Reply::Group(group)) => group.group,
         other => panic!("seed {}: {other:?}", world.seed),
     }

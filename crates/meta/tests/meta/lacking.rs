@@ -192,7 +192,7 @@ fn small_files() {
     let mut world = world(1, 3, 2);
     world.ask(mkdir("/once")).expect("made");
     let Ok(Reply::Group(pack)) =
-        world.ask(Request::PackGroup { policy: Policy::default(), beside: None, replicas_max: 0 })
+        world.ask(Request::PackGroup { policy: Policy::default(), beside: None, replicas_max: 0, refused: Vec::new() })
     else {
         panic!("no group")
     };

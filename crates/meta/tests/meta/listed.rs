@@ -81,7 +81,12 @@ fn as_each_is_located() {
 #[test]
 fn a_page_has_an_end() {
     let mut world = World::new(2);
-    let group = match world.ask(Request::PackGroup { policy: Policy::default(), beside: None, replicas_max: 0 }) {
+    let group = match world.ask(Request::PackGroup {
+        policy: Policy::default(),
+        beside: None,
+        replicas_max: 0,
+        refused: Vec::new(),
+    }) {
         Ok(Reply::Group(group)) => group.group,
         other => panic!("{other:?}"),
     };

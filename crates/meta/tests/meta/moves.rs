@@ -123,9 +123,12 @@ fn groups_move() {
         let (inode, generation) = (closed.inode, closed.generation);
         world.ask(Request::Close { inode, generation, finished, modified: None, mode: None }).expect("closed");
         let open = handle(world.ask(create("/open")));
-        let Ok(Reply::Group(pack)) =
-            world.ask(Request::PackGroup { policy: Policy::default(), beside: None, replicas_max: 0 })
-        else {
+        let Ok(Reply::Group(pack)) = world.ask(Request::PackGroup {
+            policy: Policy::default(),
+            beside: None,
+            replicas_max: 0,
+            refused: Vec::new(),
+        }) else {
             panic!("no group")
         };
         let small = |number: u64| PutFile {

@@ -34,7 +34,12 @@ fn rename(from: &str, to: &str) -> Request {
 }
 
 fn pack(world: &mut World) -> GroupId {
-    match world.ask(Request::PackGroup { policy: Policy::default(), beside: None, replicas_max: 0 }) {
+    match world.ask(Request::PackGroup {
+        policy: Policy::default(),
+        beside: None,
+        replicas_max: 0,
+        refused: Vec::new(),
+    }) {
         Ok(Reply::Group(group)) => group.group,
         other => panic!("{other:?}"),
     }

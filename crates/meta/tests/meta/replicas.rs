@@ -79,18 +79,29 @@ fn as_many_as_both_want() {
 #[test]
 fn small_files() {
     let mut world = world(1, 4, 3);
-    let pack = |world: &mut World, name: &str, replicas_max| {
+    let pack_without = |world: &mut World, name: &str, replicas_max, refused| {
         let beside = Some(path(name));
-        match world.ask(Request::PackGroup { policy: Policy::default(), beside, replicas_max }) {
+        match world.ask(Request::PackGroup { policy: Policy::default(), beside, replicas_max, refused }) {
             Ok(Reply::Group(group)) => group,
             other => panic!("{other:?}"),
         }
     };
+    let pack = |world: &mut World, name: &str, most| pack_without(world, name, most, Vec::new());
     for (name, most, wanted) in
         [("/d/f", 16, 3), ("/d/not/yet/there", 16, 3), ("/d/f", 2, 2), ("/d/f", 0, 1), ("/g", 16, 1)]
     {
         let group = pack(&mut world, name, most);
         assert_eq!(all(&group.layout).len(), wanted, "{name} for {most}");
+    }
+    // Those that refused the last bytes are taken where there are no others, for the first replica alone.
+    let devices: Vec<DeviceId> = world.devices.clone();
+    for (refused, wanted) in [(1, 3), (2, 2), (4, 1)] {
+        for _ in 0..8 {
+            let group = pack_without(&mut world, "/d/f", 16, devices[..refused].to_vec());
+            let on: Vec<DeviceId> = all(&group.layout).iter().map(|(_, device)| *device).collect();
+            assert_eq!(on.len(), wanted, "{on:?} without {refused}");
+            assert!(refused == 4 || on.iter().all(|device| !devices[..refused].contains(device)), "{on:?}");
+        }
     }
     let lost = pack(&mut world, "/d/f", 16);
     let whole = loop {

@@ -152,7 +152,13 @@ fn abandoned() {
 #[test]
 fn packed_files() {
     let mut world = World::new(1);
-    let pack = group(world.ask(Request::PackGroup { policy: Policy::default(), beside: None, replicas_max: 0 })).group;
+    let pack = group(world.ask(Request::PackGroup {
+        policy: Policy::default(),
+        beside: None,
+        replicas_max: 0,
+        refused: Vec::new(),
+    }))
+    .group;
     let put = |name: &str, group, offset, length| PutFile {
         path: path(name),
         group,
@@ -259,7 +265,7 @@ fn policies() {
     // Small files share groups of any tier: where another one is wished for, they are refused one by one.
     world.ask(set("/cold", cold)).expect("set");
     let pack = |world: &mut World, policy| {
-        group(world.ask(Request::PackGroup { policy, beside: None, replicas_max: 0 })).group
+        group(world.ask(Request::PackGroup { policy, beside: None, replicas_max: 0, refused: Vec::new() })).group
     };
     let warm_group = pack(&mut world, Policy { tier: Some(Class::Ssd), ..cold });
     let cold_group = pack(&mut world, cold);
@@ -389,7 +395,7 @@ fn a_number_used_twice() {
     let first = world.ask_as(caller, create("/a")).expect("answered").expect("made");
     let others = [
         Request::Delete { path: path("/a"), recursive: false },
-        Request::PackGroup { policy: Policy::default(), beside: None, replicas_max: 0 },
+        Request::PackGroup { policy: Policy::default(), beside: None, replicas_max: 0, refused: Vec::new() },
         Request::BagCreate {
             name: "b".to_string(),
             policy: Policy::default(),

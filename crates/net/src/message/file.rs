@@ -417,6 +417,9 @@ pub struct PackGroup {
     /// To so many replicas the caller appends; zero is one.
     #[prost(uint32, tag = "2")]
     pub replicas_max: u32,
+    /// Devices that took no more of the caller's last groups: others are given if there are such.
+    #[prost(message, repeated, tag = "3")]
+    pub refused: Vec<Id>,
 }
 
 /// Says that a group of `PackGroup` takes no more small files, so that it gets its copies. Without it that is so when the session is over.

@@ -94,7 +94,7 @@ impl State {
         answer
     }
 
-    fn new_group_beside(&mut self, full: &[Id]) -> NewGroup {
+    pub fn new_group_beside(&mut self, full: &[Id]) -> NewGroup {
         let group = self.number();
         let column = self.column_at(group, u128::from(group) << 64, full);
         let layout = Layout { columns: vec![column], cell: 0 };
