@@ -44,6 +44,10 @@ pub const REFUSED_MAX: usize = 256;
 /// Most replicas of a column. Nobody asks for so many; a list from elsewhere is refused beyond it.
 pub const REPLICAS_MAX: usize = 16;
 
+/// Copies of what is written to a store that is begun by three nodes or more, which keep its metadata together; until somebody says otherwise.
+pub const REPLICAS_OF_CLUSTERS: u32 = 3;
+const _: () = assert!(REPLICAS_OF_CLUSTERS as usize <= REPLICAS_MAX);
+
 /// A file goes on wider once each column of its group has so many bytes: a file that is no longer is on one device.
 pub const NARROW_COLUMN: u64 = 8 * MIB;
 const _: () = assert!(NARROW_COLUMN.is_multiple_of(CELL) && FILE_CHUNK.is_multiple_of(CELL));

@@ -46,6 +46,7 @@ impl Cluster {
         let sum =
             |part: fn(&Device) -> u64| devices.iter().map(|(device, _)| part(device)).fold(0, u64::saturating_add);
         let (used, size) = (sum(|device| device.used), sum(|device| device.capacity));
+        let wanted = client.get_policy("/").await?.1.replicas.unwrap_or(1);
         let keeper = view.members.iter().find(|member| member.node.node == view.keeper);
         let keeper = keeper.map(|member| member.node.name.clone()).unwrap_or_default();
         let keepers = view.members.iter().filter(|member| keeps(&view, member));
@@ -67,6 +68,7 @@ impl Cluster {
                 "used": used,
                 "size": size,
                 "copies": {
+                    "wanted": wanted,
                     "one_left": { "groups": lacks.one_left, "bytes": lacks.one_left_bytes },
                     "fewer": { "groups": lacks.fewer, "bytes": lacks.fewer_bytes },
                     "none_left": { "groups": lacks.none_left, "bytes": lacks.none_left_bytes },
@@ -95,6 +97,9 @@ impl Cluster {
             }
             if troubles.is_empty() {
                 output.line("all of them serve")?;
+            }
+            if let Some(advice) = advice(&view, wanted) {
+                output.line(&advice)?;
             }
         }
         output.flush()?;
@@ -130,6 +135,15 @@ fn keepers_away(view: &ViewAnswer) -> Option<String> {
         spare => format!("{spare} more may go away before names stand still"),
     };
     Some(format!("{away} of {all} nodes that keep the metadata are silent or keep nothing now: {then}"))
+}
+
+/// What a store of several nodes could be spared: its files have one copy unless somebody says otherwise.
+fn advice(view: &ViewAnswer, wanted: u32) -> Option<String> {
+    let nodes = view.members.iter().filter(|member| !member.devices.is_empty()).count();
+    let copies = nodes.min(3);
+    (wanted < 2 && copies > 1).then(|| {
+        format!("files have one copy, which is lost with its disk: `stormwell policy set / --replicas {copies}` has new ones outlive that")
+    })
 }
 
 /// What is not as it should be, one sentence each.
@@ -194,11 +208,30 @@ fn lacking(lacks: &Lacks) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{keepers_away, keepers_in_trouble, lacking, troubles};
+    use super::{advice, keepers_away, keepers_in_trouble, lacking, troubles};
     use base::unit::WallTime;
     use client::{ClusterMember, ClusterNode, Device, Host, Lacks, ViewAnswer};
 
     /// Silent nodes and devices in trouble are named with where they are; what serves is not.
+    /// Who has one node has nowhere to put a second copy, and who has said how many there shall be needs no advice.
+    #[test]
+    fn copies_are_advised() {
+        let of = |nodes: usize| ViewAnswer {
+            members: (0..nodes)
+                .map(|_| ClusterMember { devices: vec![1.into()], ..ClusterMember::default() })
+                .chain([ClusterMember::default()])
+                .collect(),
+            ..ViewAnswer::default()
+        };
+        assert_eq!(
+            [(1, 1), (2, 2), (3, 3), (9, 2)].map(|(nodes, wanted)| advice(&of(nodes), wanted)),
+            [const { None }; 4]
+        );
+        for (nodes, copies) in [(2, "--replicas 2`"), (3, "--replicas 3`"), (9, "--replicas 3`")] {
+            assert!(advice(&of(nodes), 1).is_some_and(|advice| advice.contains(copies)), "{nodes}");
+        }
+    }
+
     #[test]
     fn what_is_wrong() {
         let node = |name: &str, id: u128| ClusterNode {

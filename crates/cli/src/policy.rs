@@ -32,8 +32,8 @@ is stored (live).
 Wishes that are not named stay as they are; what has no wish inherits it from the directory above. To take one back: --inherit
 takes all back, then set the others again.
 
-With --replicas N a file is written and acknowledged with one copy; the others are made within seconds once it is closed, on other nodes where
-there are some. What was written before keeps what it has.")]
+With --replicas N a file is acknowledged when N disks have it, on other nodes where there are some; what they lack is made within seconds once it
+is closed. What was written before keeps what it has. A store that three nodes or more keep begins with 3 for all of it.")]
     Set {
         /// The file or directory
         path: String,

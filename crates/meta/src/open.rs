@@ -1,7 +1,9 @@
 //! Opening: the tree as it was merged, and the log after it.
 
 use crate::device_index;
-use crate::format::{CountersRecord, InodeRecord, KeepersRecord, LOG_SINCE, MergedRecord, SEQUENCE_MAX, check_version};
+use crate::format::{
+    CountersRecord, InodeRecord, KeepersRecord, LOG_SINCE, MergedRecord, PolicyRecord, SEQUENCE_MAX, check_version,
+};
 use crate::key::Key;
 use crate::layers::{Frozen, Layers, Overlay, Slot};
 use crate::log::Log;
@@ -14,6 +16,7 @@ use crate::tree::{self, Storage};
 use base::disk::{BlockFile, Disk, FileKind, FileName, Op, wait};
 use base::error::{Error, ErrorKind, Result};
 use base::id::{ClusterId, ROOT};
+use base::limit::REPLICAS_OF_CLUSTERS;
 use base::unit::{Time, WallTime};
 use base::version::ProgramVersion;
 use prost::Message;
@@ -172,7 +175,8 @@ fn begin(
     Ok(sequence)
 }
 
-/// The first state: the root directory, kept by one keeper.
+/// The first state: the root directory. Who has three machines that keep the names wants their bytes to outlive one, too; a store of one keeper may be
+/// one machine, which has nowhere to put a second copy.
 fn first_state(keepers: &KeepersRecord, wall: WallTime) -> Frozen {
     let counters = CountersRecord {
         next_inode: ROOT.0 + 1,
@@ -181,8 +185,10 @@ fn first_state(keepers: &KeepersRecord, wall: WallTime) -> Frozen {
         directories: 1,
         ..CountersRecord::default()
     };
-    let root =
-        InodeRecord { mode: 0o755, generation: 1, created: wall.0, modified: wall.0, ..InodeRecord::empty(true) };
+    let policy = (keepers.voters.len() >= 3)
+        .then(|| PolicyRecord { replicas: Some(REPLICAS_OF_CLUSTERS), ..PolicyRecord::default() });
+    let (created, modified) = (wall.0, wall.0);
+    let root = InodeRecord { mode: 0o755, generation: 1, created, modified, policy, ..InodeRecord::empty(true) };
     let mut overlay = Overlay::new();
     let mut put = |key: Key<'_>, value| overlay.insert(key.encode(), Slot { sequence: 0, value: Some(value) });
     put(Key::Counters, counters.encode_to_vec());

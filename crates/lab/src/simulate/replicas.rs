@@ -17,11 +17,14 @@ const COMPARED_AT_ONCE: u64 = 256 << 10;
 
 /// All files want as many copies as this history's shall have.
 pub async fn wish(scene: &Scene, random: &SimRandom) -> Check<()> {
-    if scene.replicas > 1 {
+    // A store that several keepers began has a wish of its own.
+    if scene.replicas > 1 || scene.keepers > 1 {
         let (client, _) = scene.connect("policy", random).await?;
         let policy = Policy { replicas: Some(scene.replicas), ..Policy::default() };
         let set = scene.insist("policy", "set_policy", || client.set_policy("/", policy)).await?;
         set.map_err(|error| Broken(format!("policy: {error}")))?;
+    }
+    if scene.replicas > 1 {
         scene.count("histories with copies");
     }
     Ok(())
