@@ -1,6 +1,5 @@
 //! The one home of placement: candidates, policy and a seed in, devices out. Pure, so that the same input gives the same place.
 
-use crate::request::Refused;
 use base::error::{Error, ErrorKind, Result};
 use base::id::{DeviceId, NodeId};
 use base::limit::REPLICAS_MAX;

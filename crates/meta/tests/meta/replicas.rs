@@ -9,6 +9,7 @@ use base::planted::Planted;
 use base::policy::Policy;
 use meta::request::{FileHandle, FileRef, Located, Open, Orphan, PutFile, Refused};
 use meta::{Reply, Request};
+use std::collections::BTreeSet;
 use std::panic::AssertUnwindSafe;
 
 /// What ends an open group of 1000 bytes without some of its replicas.
@@ -94,7 +95,9 @@ fn small_files() {
         assert_eq!(all(&group.layout).len(), wanted, "{name} for {most}");
     }
     // Those that refused the last bytes are taken where there are no others, for the first replica alone.
-    let devices: Vec<DeviceId> = world.devices.clone();
+    let some = (0..32).flat_map(|_| all(&pack(&mut world, "/d/f", 16).layout).into_iter().map(|(_, device)| device));
+    let devices: Vec<DeviceId> = some.collect::<BTreeSet<_>>().into_iter().collect();
+    assert_eq!(devices.len(), 4);
     for (refused, wanted) in [(1, 3), (2, 2), (4, 1)] {
         for _ in 0..8 {
             let group = pack_without(&mut world, "/d/f", 16, devices[..refused].to_vec());
