@@ -7,7 +7,7 @@ use base::error::Result;
 use base::id::ClusterId;
 use base::policy::Class;
 use bytes::Bytes;
-use client::{Client, CreateOptions};
+use client::{Client, CreateOptions, PackOptions, PackerOptions};
 use net::message::cluster::View;
 use node::{DeviceSetting, MetaPlace, Running, Settings};
 use std::collections::BTreeMap;
@@ -159,6 +159,50 @@ async fn whoever_leads_may_stop() {
         for turn in 0..3 {
             same(&client, &format!("/file{turn}"), &content(300_000, turn)).await;
         }
+    }
+    several.end().await;
+}
+
+/// A store that three nodes begin has three copies of each file, small ones too: what is written while whoever leads goes away is acknowledged, and all
+/// is read on the nodes that are left.
+#[tokio::test(flavor = "multi_thread")]
+async fn files_outlive_whoever_leads() {
+    let mut several = Several::start("copies", KEEPERS).await;
+    let first = several.client(0).await;
+    let (_, wishes) = first.get_policy("/").await.expect("known");
+    assert_eq!(wishes.replicas, Some(3));
+    let mut all = BTreeMap::new();
+    for turn in 0..3 {
+        let leader = several.leader().await.expect("one leads");
+        let client = several.client((leader + 1) % KEEPERS).await;
+        let (path, bytes) = (format!("/log{turn}"), content(3_000_000, turn));
+        let mut writer = client.create(&path, CreateOptions::default()).await.expect("the file is new");
+        writer.write(bytes.slice(..1_000_000)).await.expect("taken");
+        writer.hflush().await.expect("acknowledged");
+        let mut packer = client.packer(PackerOptions::default());
+        for number in 0..40 {
+            let (path, bytes) = (format!("/small{turn}-{number}"), content(1_000 + number, turn));
+            packer.put(&path, bytes.clone(), PackOptions::default()).await.expect("admitted");
+            all.insert(path, bytes);
+        }
+        assert!(packer.close().await.expect("sent").iter().all(|(_, result)| result.is_ok()));
+        several.stop(leader).await;
+        writer.write(bytes.slice(1_000_000..2_000_000)).await.expect("taken");
+        writer.hflush().await.expect("acknowledged by those that are left");
+        writer.write(bytes.slice(2_000_000..)).await.expect("taken");
+        writer.close().await.expect("closed");
+        all.insert(path, bytes);
+        for (path, bytes) in &all {
+            same(&client, path, bytes).await;
+        }
+        several.run(leader).await;
+        several.all_there(KEEPERS).await;
+        let client = several.client(leader).await;
+        until("all copies are made", async || {
+            let lacks = client.devices().await.expect("told").lacks.unwrap_or_default();
+            lacks.one_left + lacks.fewer + lacks.none_left == 0
+        })
+        .await;
     }
     several.end().await;
 }
