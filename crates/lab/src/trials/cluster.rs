@@ -16,6 +16,7 @@ use base::buffer::Pool;
 use base::env::Random;
 use base::error::{Error, ErrorKind, Result};
 use base::limit::NODE_SILENCE_MAX;
+use base::policy::Policy;
 use client::Client;
 use harness::stopwatch::Stopwatch;
 use net::message::cluster::ViewAnswer;
@@ -37,6 +38,9 @@ pub use network::obstacle;
 const CLIENTS: [&str; 2] = ["x", "y"];
 
 const WORKERS: u64 = 6;
+
+/// Copies of files: so many at the most, as many as there are nodes at the least.
+const COPIES_MAX: u64 = 3;
 
 /// What each direction of a link carries, in Mbit/s; one is drawn.
 const RATES: [u64; 3] = [50, 200, 1000];
@@ -79,6 +83,7 @@ async fn trial(seed: u64, directory: &Path) -> Found<Counts> {
     let random = SimRandom::new(seed);
     let nodes = KEEPERS + random.below(2) as usize;
     let alone = random.fork("keepers").one_in(2);
+    let copies = 1 + random.fork("copies").below(COPIES_MAX) as u32;
     let rate = RATES[random.below(RATES.len() as u64) as usize];
     let silence_max = SILENCES[random.below(SILENCES.len() as u64) as usize];
     let strikes: Vec<(Strike, Duration)> = (0..2 + random.below(2))
@@ -92,10 +97,10 @@ async fn trial(seed: u64, directory: &Path) -> Found<Counts> {
         strikes.iter().map(|(strike, lasts)| format!("{strike} {:.1} s", lasts.as_secs_f64())).collect();
     let patience = silence_max.as_secs();
     let who = if alone { "one keeper" } else { "three keepers" };
-    eprintln!("lab: seed {seed}: {nodes} nodes, {who}, {rate} Mbit/s, clients wait {patience} s; {}", told.join(", "));
+    eprintln!("lab: seed {seed}: {nodes} nodes, {who}, {copies} copies, {rate} Mbit/s, clients wait {patience} s; {}", told.join(", "));
     let own_disk = strikes.iter().any(|(strike, _)| *strike == Strike::FillDisk);
     let mut cluster = Cluster::new(random, directory, (nodes, alone), rate, (silence_max, own_disk))?;
-    let found = match cluster.run(&strikes).await {
+    let found = match cluster.run(&strikes, copies).await {
         Ok(()) => cluster.end().await,
         found => found,
     };
@@ -201,12 +206,14 @@ impl Cluster {
         Ok(Cluster { random, nodes, network, callers, silence_max, counts: Counts::default() })
     }
 
-    async fn run(&mut self, strikes: &[(Strike, Duration)]) -> Found<()> {
+    async fn run(&mut self, strikes: &[(Strike, Duration)], copies: u32) -> Found<()> {
         for node in &mut self.nodes {
             node.start_at_once(&self.random).await?;
         }
         let clients = self.connect_first().await?;
         let members = self.all_serve(&clients[0]).await?;
+        let policy = Policy { replicas: Some(copies), ..Policy::default() };
+        clients[0].set_policy("/", policy).await?;
         let mut workers: Vec<Worker> =
             (0..WORKERS).map(|number| Worker::new(number, &self.random, true, true)).collect();
         workers = self.strike(workers, &clients, strikes).await?;
