@@ -46,7 +46,9 @@ pub const REPLICAS_MAX: usize = 16;
 
 /// Copies of what is written to a store that is begun by three nodes or more, which keep its metadata together; until somebody says otherwise.
 pub const REPLICAS_OF_CLUSTERS: u32 = 3;
-const _: () = assert!(REPLICAS_OF_CLUSTERS as usize <= REPLICAS_MAX);
+/// So many of them have to have places, or nothing is written there.
+pub const LEAST_OF_CLUSTERS: u32 = 2;
+const _: () = assert!(LEAST_OF_CLUSTERS <= REPLICAS_OF_CLUSTERS && REPLICAS_OF_CLUSTERS as usize <= REPLICAS_MAX);
 
 /// A file goes on wider once each column of its group has so many bytes: a file that is no longer is on one device.
 pub const NARROW_COLUMN: u64 = 8 * MIB;

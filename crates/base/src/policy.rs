@@ -108,9 +108,11 @@ impl Compression {
 pub struct Policy {
     /// Only devices of this class; none means any class that keeps what it has when its node ends, and is a device.
     pub tier: Option<Class>,
-    /// Replicas of every byte of a file, 1 to `REPLICAS_MAX`; none means one. A file is written and acknowledged with one; the others are made
-    /// when its groups are closed. Bags have one.
+    /// Replicas of every byte of a file, 1 to `REPLICAS_MAX`; none means one. A file is acknowledged when as many have it as there are places for;
+    /// what it lacks is made when its groups are closed. Bags have one.
     pub replicas: Option<u32>,
+    /// Replicas that there have to be places for, or nothing is written; none means one. Of who can write to fewer no more is wanted.
+    pub least: Option<u32>,
     /// How the bytes of files are made smaller by who writes them; none means not at all.
     pub compression: Option<Compression>,
 }
@@ -122,8 +124,15 @@ impl Policy {
         Policy {
             tier: self.tier.or(above.tier),
             replicas: self.replicas.or(above.replicas),
+            least: self.least.or(above.least),
             compression: self.compression.or(above.compression),
         }
+    }
+
+    /// With how many replicas a group is begun at the least.
+    #[must_use]
+    pub fn least(self) -> usize {
+        self.least.unwrap_or(1).min(self.replicas.unwrap_or(1)).max(1) as usize
     }
 
     /// Whether devices of this class are for what has this policy.

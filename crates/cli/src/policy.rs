@@ -21,7 +21,7 @@ pub struct Policy {
 enum Command {
     /// Sets the wishes of a file or directory; new bytes below follow them, old ones stay where they are
     #[command(after_help = "Examples:
-  stormwell policy set /archive --tier hdd --replicas 3
+  stormwell policy set /archive --tier hdd --replicas 3 --least 2
   stormwell policy set /logs --compression zstd
   stormwell policy set /archive --inherit
 
@@ -33,7 +33,8 @@ Wishes that are not named stay as they are; what has no wish inherits it from th
 takes all back, then set the others again.
 
 With --replicas N a file is acknowledged when N disks have it, on other nodes where there are some; what they lack is made within seconds once it
-is closed. What was written before keeps what it has. A store that three nodes or more keep begins with 3 for all of it.")]
+is closed. What was written before keeps what it has. A store that three nodes or more keep begins with 3 for all of it, and with
+--least 2: while two thirds of its nodes are away nothing is written that one disk alone would have.")]
     Set {
         /// The file or directory
         path: String,
@@ -43,11 +44,14 @@ is closed. What was written before keeps what it has. A store that three nodes o
         /// How many copies of each byte there shall be, 1 to 16
         #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=16))]
         replicas: Option<u32>,
+        /// With how many of them a file is begun at the least: while there are places for fewer, nothing is written
+        #[arg(long, value_name = "M", value_parser = clap::value_parser!(u32).range(1..=16))]
+        least: Option<u32>,
         /// none, lz4 (quick) or zstd (tighter)
         #[arg(long, value_name = "HOW", value_parser = compression)]
         compression: Option<Compression>,
         /// Have no wishes of its own
-        #[arg(long, conflicts_with_all = ["tier", "replicas", "compression"])]
+        #[arg(long, conflicts_with_all = ["tier", "replicas", "least", "compression"])]
         inherit: bool,
     },
     /// Shows the wishes of a file or directory, and those in force there
@@ -70,6 +74,7 @@ fn object(wishes: Wishes) -> Value {
     json!({
         "tier": wishes.tier.map(Class::name),
         "replicas": wishes.replicas,
+        "least": wishes.least,
         "compression": wishes.compression.map(Compression::name),
     })
 }
@@ -77,8 +82,9 @@ fn object(wishes: Wishes) -> Value {
 fn line(wishes: Wishes, otherwise: [&'static str; 3]) -> String {
     let tier = wishes.tier.map_or(otherwise[0], Class::name);
     let replicas = wishes.replicas.map_or(otherwise[1].to_string(), |replicas| replicas.to_string());
+    let least = wishes.least.map_or(String::new(), |least| format!(", least {least}"));
     let compression = wishes.compression.map_or(otherwise[2], Compression::name);
-    format!("tier {tier}, replicas {replicas}, compression {compression}")
+    format!("tier {tier}, replicas {replicas}{least}, compression {compression}")
 }
 
 impl Policy {
@@ -86,11 +92,11 @@ impl Policy {
     pub async fn run(self, context: &Context) -> Result<Exit> {
         let client = context.connect("policy").await?;
         match self.command {
-            Command::Set { path, tier, replicas, compression, inherit } => {
+            Command::Set { path, tier, replicas, least, compression, inherit } => {
                 let path = path::parse(&path)?;
-                let wishes = Wishes { tier, replicas, compression };
+                let wishes = Wishes { tier, replicas, least, compression };
                 if wishes == Wishes::default() && !inherit {
-                    let text = "no wish is named; use --tier, --replicas, --compression or --inherit";
+                    let text = "no wish is named; use --tier, --replicas, --least, --compression or --inherit";
                     return Err(Error::new(ErrorKind::Invalid, text).into());
                 }
                 // The store does not compare before it sets: of two that are set in the same moment the later may undo the other.
@@ -98,6 +104,7 @@ impl Policy {
                 let wishes = Wishes {
                     tier: tier.or(kept.tier),
                     replicas: replicas.or(kept.replicas),
+                    least: least.or(kept.least),
                     compression: compression.or(kept.compression),
                 };
                 client.set_policy(&path, wishes).await?;

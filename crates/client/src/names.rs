@@ -325,6 +325,7 @@ impl Client {
             tier: policy.tier.map_or(0, |class| class.code().saturating_add(1)),
             replicas: policy.replicas.unwrap_or(0),
             compression: policy.compression.map_or(0, |compression| compression.code().saturating_add(1)),
+            least: policy.least.unwrap_or(0),
         };
         let compression = policy.compression;
         self.ask(&file::SetPolicy { path: path.to_string(), policy }).await?;
@@ -341,8 +342,8 @@ impl Client {
     /// The wishes that were set at a path itself, and those in force there, inherited ones included.
     pub async fn get_policy(&self, path: &str) -> Result<(Policy, Policy)> {
         let answer = self.ask(&file::GetPolicy { path: path.to_string() }).await?;
-        let file::PolicyAnswer { tier, replicas, compression, own } = answer;
-        let in_force = policy(path, &file::Policy { tier, replicas, compression })?;
+        let file::PolicyAnswer { tier, replicas, compression, own, least } = answer;
+        let in_force = policy(path, &file::Policy { tier, replicas, compression, least })?;
         Ok((policy(path, &own.unwrap_or_default())?, in_force))
     }
 
@@ -369,5 +370,6 @@ fn policy(path: &str, answer: &file::Policy) -> Result<Policy> {
             Error::new(ErrorKind::Unsupported, text)
         })?),
     };
-    Ok(Policy { tier, replicas: (answer.replicas != 0).then_some(answer.replicas), compression })
+    let some = |copies: u32| (copies != 0).then_some(copies);
+    Ok(Policy { tier, replicas: some(answer.replicas), least: some(answer.least), compression })
 }

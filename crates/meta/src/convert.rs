@@ -20,6 +20,7 @@ pub fn policy_record(policy: Policy) -> PolicyRecord {
     PolicyRecord {
         tier: policy.tier.map(Class::code),
         replicas: policy.replicas,
+        least: policy.least,
         compression: policy.compression.map(Compression::code),
     }
 }
@@ -30,6 +31,7 @@ pub fn policy(record: Option<PolicyRecord>) -> Policy {
     Policy {
         tier: record.tier.and_then(Class::from_code),
         replicas: record.replicas,
+        least: record.least,
         compression: record.compression.and_then(Compression::from_code),
     }
 }

@@ -45,12 +45,17 @@ impl State {
         let devices = placement::place_columns(&candidates, policy, wanted, room, self.random.next())?;
         let others = (policy.replicas.unwrap_or(1) as usize).min(replicas_max).min(REPLICAS_MAX).saturating_sub(1);
         let homes = if others > 0 { self.homes_for(&candidates, avoid) } else { Vec::new() };
-        let mut columns = Vec::with_capacity(devices.len());
-        for device in devices {
-            let mut replicas = vec![device];
-            if others > 0 {
-                replicas.extend(placement::place_others(&homes, device, others, room, self.random.next()));
-            }
+        let mut placed: Vec<Vec<DeviceId>> = devices.into_iter().map(|device| vec![device]).collect();
+        for replicas in placed.iter_mut().filter(|_| others > 0) {
+            replicas.extend(placement::place_others(&homes, replicas[0], others, room, self.random.next()));
+        }
+        let fewest = placed.iter().map(Vec::len).min().unwrap_or(0);
+        let least = policy.least().min(others + 1);
+        if fewest < least {
+            return Err(placement::too_few(fewest, least));
+        }
+        let mut columns = Vec::with_capacity(placed.len());
+        for replicas in placed {
             replicas.iter().for_each(|device| self.devices.place(*device, wanted));
             let Some(column) = Column::new(ChunkId(self.random.wide()), replicas.into_iter()) else {
                 unreachable!("placement names a device once, and no more than a column can have")

@@ -142,6 +142,9 @@ pub struct PolicyRecord {
     /// `Compression::code`.
     #[prost(uint32, optional, tag = "3")]
     pub compression: Option<u32>,
+    /// Copies that there have to be places for.
+    #[prost(uint32, optional, tag = "4")]
+    pub least: Option<u32>,
 }
 
 /// Under `Key::Quota`: what may be below a directory, and what is.

@@ -16,7 +16,7 @@ use crate::tree::{self, Storage};
 use base::disk::{BlockFile, Disk, FileKind, FileName, Op, wait};
 use base::error::{Error, ErrorKind, Result};
 use base::id::{ClusterId, ROOT};
-use base::limit::REPLICAS_OF_CLUSTERS;
+use base::limit::{LEAST_OF_CLUSTERS, REPLICAS_OF_CLUSTERS};
 use base::unit::{Time, WallTime};
 use base::version::ProgramVersion;
 use prost::Message;
@@ -185,8 +185,11 @@ fn first_state(keepers: &KeepersRecord, wall: WallTime) -> Frozen {
         directories: 1,
         ..CountersRecord::default()
     };
-    let policy = (keepers.voters.len() >= 3)
-        .then(|| PolicyRecord { replicas: Some(REPLICAS_OF_CLUSTERS), ..PolicyRecord::default() });
+    let policy = (keepers.voters.len() >= 3).then(|| PolicyRecord {
+        replicas: Some(REPLICAS_OF_CLUSTERS),
+        least: Some(LEAST_OF_CLUSTERS),
+        ..PolicyRecord::default()
+    });
     let (created, modified) = (wall.0, wall.0);
     let root = InodeRecord { mode: 0o755, generation: 1, created, modified, policy, ..InodeRecord::empty(true) };
     let mut overlay = Overlay::new();

@@ -139,6 +139,16 @@ pub fn place_columns(
     Ok(chosen)
 }
 
+/// The error of a group for which there are fewer places than its policy wants at the least.
+pub fn too_few(places: usize, least: usize) -> Error {
+    Error::new(
+        ErrorKind::Full,
+        format!(
+            "what is written there has to have {least} copies at the least from its beginning, and {places} has a place now: the other nodes are              away or full; what was acknowledged is safe; start them, make room, or say `stormwell policy set` with fewer as `--least`"
+        ),
+    )
+}
+
 /// The candidates but those that refused a writer's bytes; all of them if no other takes data under this policy.
 pub fn without(candidates: Vec<Candidate>, policy: Policy, refused: &[DeviceId]) -> Vec<Candidate> {
     let is_other = |candidate: &&Candidate| !refused.contains(&candidate.device);
@@ -183,7 +193,15 @@ pub fn check(policy: Policy) -> Result<()> {
             ErrorKind::Invalid,
             format!("the policy asks for {other} copies; nothing was changed: 1 to {REPLICAS_MAX} are possible"),
         )),
-        _ => Ok(()),
+        replicas => match policy.least {
+            Some(least) if !(1..=replicas.unwrap_or(REPLICAS_MAX as u32)).contains(&least) => Err(Error::new(
+                ErrorKind::Invalid,
+                format!(
+                    "the policy wants places for {least} copies at the least; nothing was changed: name 1 to as many as there shall be copies"
+                ),
+            )),
+            _ => Ok(()),
+        },
     }
 }
 
@@ -238,7 +256,7 @@ mod tests {
     }
 
     fn policies() -> impl Strategy<Value = Policy> {
-        (0..6u32).prop_map(|code| Policy { tier: Class::from_code(code), replicas: None, compression: None })
+        (0..6u32).prop_map(|code| Policy { tier: Class::from_code(code), replicas: None, ..Policy::default() })
     }
 
     proptest! {
@@ -422,7 +440,7 @@ mod tests {
     /// More copies than a column can have are refused, not ignored; bags have one.
     #[test]
     fn copies() {
-        let of = |replicas| Policy { tier: None, replicas: Some(replicas), compression: None };
+        let of = |replicas| Policy { tier: None, replicas: Some(replicas), ..Policy::default() };
         for (replicas, is_possible) in [(0, false), (1, true), (16, true), (17, false)] {
             assert_eq!(check(of(replicas)).is_ok(), is_possible, "{replicas}");
         }

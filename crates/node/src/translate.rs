@@ -359,7 +359,8 @@ fn policy_from(policy: &file::Policy) -> Result<Policy> {
             Error::new(ErrorKind::Unsupported, text)
         })?),
     };
-    Ok(Policy { tier, replicas: (policy.replicas != 0).then_some(policy.replicas), compression })
+    let some = |copies: u32| (copies != 0).then_some(copies);
+    Ok(Policy { tier, replicas: some(policy.replicas), least: some(policy.least), compression })
 }
 
 /// An answer of another form than the question has is a fault in Stormwell itself.
@@ -505,8 +506,8 @@ fn fitting(extents: &[file::Extent], room: usize) -> usize {
 
 fn policy(reply: Reply, respond: Responder) {
     let Reply::Policy { effective, own } = reply else { other(&reply) };
-    let file::Policy { tier, replicas, compression } = wire_policy(effective);
-    answer(respond, file::PolicyAnswer { tier, replicas, compression, own: Some(wire_policy(own)) });
+    let file::Policy { tier, replicas, compression, least } = wire_policy(effective);
+    answer(respond, file::PolicyAnswer { tier, replicas, compression, own: Some(wire_policy(own)), least });
 }
 
 fn wire_policy(policy: Policy) -> file::Policy {
@@ -514,6 +515,7 @@ fn wire_policy(policy: Policy) -> file::Policy {
         tier: policy.tier.map_or(0, |class| class.code() + 1),
         replicas: policy.replicas.unwrap_or(0),
         compression: policy.compression.map_or(0, |compression| compression.code() + 1),
+        least: policy.least.unwrap_or(0),
     }
 }
 

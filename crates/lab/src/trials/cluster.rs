@@ -97,7 +97,10 @@ async fn trial(seed: u64, directory: &Path) -> Found<Counts> {
         strikes.iter().map(|(strike, lasts)| format!("{strike} {:.1} s", lasts.as_secs_f64())).collect();
     let patience = silence_max.as_secs();
     let who = if alone { "one keeper" } else { "three keepers" };
-    eprintln!("lab: seed {seed}: {nodes} nodes, {who}, {copies} copies, {rate} Mbit/s, clients wait {patience} s; {}", told.join(", "));
+    eprintln!(
+        "lab: seed {seed}: {nodes} nodes, {who}, {copies} copies, {rate} Mbit/s, clients wait {patience} s; {}",
+        told.join(", ")
+    );
     let own_disk = strikes.iter().any(|(strike, _)| *strike == Strike::FillDisk);
     let mut cluster = Cluster::new(random, directory, (nodes, alone), rate, (silence_max, own_disk))?;
     let found = match cluster.run(&strikes, copies).await {

@@ -75,6 +75,45 @@ fn as_many_as_both_want() {
     world.store().check_lacking().expect("as the records say");
 }
 
+/// Where there have to be places for two copies nothing is begun with one, and nothing that goes on; who can write to one alone is not held up.
+#[test]
+fn least() {
+    let mut world = world(1, 3, 3);
+    let wish = |least| Policy { least: Some(least), ..replicas(3) };
+    assert_eq!(world.refusal(set("/d", wish(4))), ErrorKind::Invalid);
+    world.ask(set("/d", wish(2))).expect("set");
+    let file = open(&mut world, "/d/a");
+    let all_of = |file: &FileHandle| all(&file.group.layout).into_iter().map(|(_, device)| device).collect::<Vec<_>>();
+    let devices = all_of(&file);
+    assert_eq!(devices.len(), 3);
+    // One is gone: two are enough. Two are: the writer is told so, and its group stays open.
+    let go_on = |file: &FileHandle, group, length, gone: &[DeviceId]| Request::NextGroup {
+        inode: file.inode,
+        generation: file.generation,
+        finished: (group, length),
+        columns_max: 1,
+        replicas_max: 3,
+        refused: Refused { gone: gone.to_vec(), ..Refused::default() },
+    };
+    let error = world.ask(go_on(&file, file.group.group, 1000, &devices[1..])).expect_err("one is left");
+    assert!(error.kind() == ErrorKind::Full && error.text().contains("2 copies at the least"), "{error}");
+    let next = match world.ask(go_on(&file, file.group.group, 1000, &devices[2..])) {
+        Ok(Reply::Group(group)) => group,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(all(&next.layout).len(), 2);
+    // The same where nodes are silent, for new files, small ones too.
+    for device in &devices[1..] {
+        world.ask(Request::DeviceDrain { device: *device }).expect("drained");
+    }
+    assert_eq!(world.refusal(to_several(create("/d/b"), 3)), ErrorKind::Full);
+    let beside = Some(path("/d/c"));
+    let pack = Request::PackGroup { policy: Policy::default(), beside, replicas_max: 3, refused: Vec::new() };
+    assert_eq!(world.refusal(pack), ErrorKind::Full);
+    world.ask(create("/d/d")).expect("an older program writes one");
+    world.ask(to_several(create("/e"), 3)).expect("nobody wants more than one there");
+}
+
 /// A group for small files is begun on as many replicas as the first of them shall have, wherever its directories end that are there. When it
 /// takes no more it lacks nothing, unless a device of it was given up in between.
 #[test]

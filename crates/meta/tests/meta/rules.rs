@@ -242,7 +242,7 @@ fn policies() {
     let mut world = World::new(1);
     world.ask(register(9, Class::Hdd)).expect("a device");
     world.ask(mkdir("/cold/deep")).expect("mkdir");
-    let cold = Policy { tier: Some(Class::Hdd), replicas: None, compression: None };
+    let cold = Policy { tier: Some(Class::Hdd), replicas: None, ..Policy::default() };
     let set = |name: &str, policy| Request::SetPolicy { path: path(name), policy };
     world.ask(set("/cold", cold)).expect("set");
     let file = handle(world.ask(create("/cold/deep/f")));
@@ -259,7 +259,7 @@ fn policies() {
     world.ask(set("/cold", Policy::default())).expect("removed");
     assert_eq!(effective(&mut world, "/cold"), Policy::default());
     assert_eq!(
-        world.refusal(set("/cold", Policy { tier: None, replicas: Some(17), compression: None })),
+        world.refusal(set("/cold", Policy { tier: None, replicas: Some(17), ..Policy::default() })),
         ErrorKind::Invalid
     );
     // Small files share groups of any tier: where another one is wished for, they are refused one by one.
@@ -289,7 +289,7 @@ fn policies() {
     let kinds: Vec<_> =
         results.iter().map(|result| result.as_ref().map(|_| ()).map_err(|error| error.kind())).collect();
     assert_eq!(kinds, [Err(ErrorKind::Unsupported), Ok(()), Ok(()), Ok(())]);
-    world.ask(set("/cold", Policy { tier: Some(Class::Nvm), replicas: None, compression: None })).expect("set");
+    world.ask(set("/cold", Policy { tier: Some(Class::Nvm), replicas: None, ..Policy::default() })).expect("set");
     assert_eq!(world.refusal(create("/cold/f")), ErrorKind::Invalid, "no such device");
     for device in [1, 2, 9] {
         let device = base::id::DeviceId(device);

@@ -551,6 +551,9 @@ pub struct Policy {
     /// `base::policy::Compression::code` plus one; zero means: as above.
     #[prost(uint32, tag = "3")]
     pub compression: u32,
+    /// Copies that there have to be places for; zero means: as above.
+    #[prost(uint32, tag = "4")]
+    pub least: u32,
 }
 
 /// Sets the policy of a file or directory.
@@ -579,6 +582,9 @@ pub struct PolicyAnswer {
     /// `base::policy::Compression::code` plus one, inherited or own; zero means: nobody wished.
     #[prost(uint32, tag = "4")]
     pub compression: u32,
+    /// Copies that there have to be places for, inherited or own; zero means: nobody wished.
+    #[prost(uint32, tag = "6")]
+    pub least: u32,
 }
 
 /// Asks for the policy in force at a path, inherited parts included.
