@@ -113,8 +113,8 @@ impl State {
         (beside, replicas_max): (Option<&Path>, usize),
         refused: &[DeviceId],
     ) -> Result<NewGroup> {
-        let replicas = beside.map_or(Ok(None), |path| self.replicas_wanted_at(path))?;
-        let policy = Policy { replicas: policy.replicas.max(replicas), ..policy };
+        let there = beside.map_or(Ok(Policy::default()), |path| self.policy_at(path))?;
+        let policy = Policy { replicas: policy.replicas.max(there.replicas), least: there.least, ..policy };
         let candidates = match refused {
             [] => self.next_candidates(GroupOf::SmallFiles, policy, (1, self.widths.narrow))?,
             _ => placement::without(self.candidates()?, policy, refused),

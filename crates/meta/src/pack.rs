@@ -27,12 +27,12 @@ impl State {
         Ok(Reply::Done)
     }
 
-    /// How many replicas a new file with this name would have, whose directories may not be there yet.
-    pub fn replicas_wanted_at(&mut self, path: &Path) -> Result<Option<u32>> {
+    /// The policy of a new file with this name, whose directories may not be there yet.
+    pub fn policy_at(&mut self, path: &Path) -> Result<Policy> {
         let mut above = path.split().map_or("", |(directory, _)| directory);
         loop {
             match self.directory(above) {
-                Ok(directory) => return Ok(directory.policy.replicas),
+                Ok(directory) => return Ok(directory.policy),
                 Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Invalid) && !above.is_empty() => {
                     above = above.rsplit_once('/').map_or("", |(above, _)| above);
                 }

@@ -20,7 +20,8 @@ pub async fn wish(scene: &Scene, random: &SimRandom) -> Check<()> {
     // A store that several keepers began has a wish of its own.
     if scene.replicas > 1 || scene.keepers > 1 {
         let (client, _) = scene.connect("policy", random).await?;
-        let policy = Policy { replicas: Some(scene.replicas), ..Policy::default() };
+        let least = (scene.replicas > 2 && random.fork("least").one_in(2)).then_some(2);
+        let policy = Policy { replicas: Some(scene.replicas), least, ..Policy::default() };
         let set = scene.insist("policy", "set_policy", || client.set_policy("/", policy)).await?;
         set.map_err(|error| Broken(format!("policy: {error}")))?;
     }
