@@ -30,6 +30,8 @@ enum Experiment {
     Attacks(attacks::Args),
     /// Three processes that keep the metadata together: for how long none acknowledges when whoever leads goes away
     Turns(trials::turns::Args),
+    /// Files of three copies under writers that flush: for how long nothing is acknowledged when a node goes away
+    Stalls(trials::stalls::Args),
     /// Many devices on one machine, each as slow as it is told: how bags scale
     Scale(scale::Args),
 }
@@ -40,6 +42,7 @@ fn main() -> ExitCode {
         Experiment::Trials(args) => trials::run(&args),
         Experiment::Attacks(args) => attacks::run(&args),
         Experiment::Turns(args) => trials::turns::run(&args),
+        Experiment::Stalls(args) => trials::stalls::run(&args),
         Experiment::Scale(args) => scale::run(&args),
     };
     match outcome {

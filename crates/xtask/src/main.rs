@@ -39,7 +39,9 @@ The project's own commands.
                           HBase's own PerformanceEvaluation on HBase over both: puts that are flushed, and that are synced
   cargo x lab scale [--help]
                           how bags scale: many devices on one machine, each as slow as it is told
-  cargo x lab turns [--turns N] [--stop]
+  cargo x lab stalls [--times N] [--writers N] [--how killed|paused|stopped] [--leader]
+                          files of three copies: for how long nothing is acknowledged when a node goes away
+  cargo x lab turns [--turns N] [--how killed|paused|stopped]
                           three processes keep the metadata: for how long none acknowledges when whoever leads goes away
   cargo x help            this text
 
@@ -84,7 +86,7 @@ fn dispatch(command: &str, rest: &[String]) -> Result<bool, String> {
         ("lab", [experiment, words @ ..]) if experiment == "hdfs" => clients::lab::run(&root, words),
         ("lab", [experiment, words @ ..]) if experiment == "dfsio" => clients::dfsio::run(&root, words),
         ("lab", [experiment, words @ ..]) if experiment == "hbase" => clients::hbase::run(&root, words),
-        ("lab", [experiment, words @ ..]) if ["scale", "turns"].contains(&experiment.as_str()) => {
+        ("lab", [experiment, words @ ..]) if ["scale", "stalls", "turns"].contains(&experiment.as_str()) => {
             suite::lab(&root, experiment, words)
         }
         ("sim" | "trials" | "attacks", arguments) => suite::lab(&root, command, arguments),

@@ -1,19 +1,13 @@
 //! `cargo x lab turns`: three processes keep the metadata together, and whoever leads goes away again and again, while a client makes
 //! directories one after the other. For how long none is acknowledged, and whether all that were are there.
 
-use super::cluster;
-use super::server::{program, scratch};
-use super::store::Caller;
-use base::buffer::Pool;
+use super::keepers::{How, Keepers, PAUSE, at};
+use super::server::scratch;
 use base::env::Clock;
 use base::error::{Error, ErrorKind, Result};
-use base::limit::CALL_SILENCE_MAX;
 use base::unit::Time;
 use client::Client;
-use harness::child::Server;
 use os::clock::SystemClock;
-use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -30,83 +24,9 @@ pub struct Args {
     how: How,
 }
 
-/// How a keeper goes away.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum How {
-    /// `kill -9`; it is started again
-    Killed,
-    /// It stands still for five seconds, and goes on
-    Paused,
-    /// It is told to stop, as systemd does; it is started again
-    Stopped,
-}
-
-/// A keeper that does not serve after so long never will.
-const READY_WAIT: Duration = Duration::from_secs(60);
-
-/// How long one that is paused stands still: longer than any lease.
-const PAUSED: Duration = Duration::from_secs(5);
-
-/// Between two directories.
-const PAUSE: Duration = Duration::from_millis(10);
-
 /// So long directories are made before whoever leads goes, and after that.
 const BEFORE: Duration = Duration::from_millis(500);
 const AFTER: Duration = Duration::from_secs(4);
-
-const KEEPERS: usize = 3;
-
-/// Three keepers and their directory.
-struct Keepers {
-    directory: PathBuf,
-    addresses: Vec<String>,
-    nodes: Vec<Option<Server>>,
-}
-
-impl Keepers {
-    /// They run. What their clients have to show.
-    fn start(directory: &Path) -> Result<(Keepers, net::Credentials)> {
-        let addresses = sim::ports::free(KEEPERS);
-        let mut keepers = Keepers { directory: directory.to_path_buf(), addresses, nodes: Vec::new() };
-        let credentials = cluster::init(&program()?, directory, &keepers.addresses)?;
-        for number in 0..KEEPERS {
-            let server = keepers.serve(number)?;
-            keepers.nodes.push(Some(server));
-        }
-        Ok((keepers, credentials))
-    }
-
-    fn serve(&self, number: usize) -> Result<Server> {
-        let (name, data) = (format!("n{number}"), format!("n{number}:ssd:1G"));
-        let mut command = Command::new(program()?);
-        command.current_dir(&self.directory);
-        command.args(["--quiet", "--config", "stormwell.toml", "serve", "--console", "off", "--hdfs", "off"]);
-        command.args(["--name", &name, "--data", &data, "--listen", &self.addresses[number]]);
-        Server::start(command, READY_WAIT)
-    }
-
-    fn node(&mut self, number: usize) -> Result<&mut Server> {
-        self.nodes[number].as_mut().ok_or_else(|| Error::new(ErrorKind::Io, "a keeper does not run"))
-    }
-
-    /// Which one leads, when all are there.
-    async fn leader(&self, client: &Client) -> Result<usize> {
-        let clock = SystemClock::new();
-        let began = clock.now();
-        while clock.now().since(began) < READY_WAIT {
-            if let Ok(view) = client.view().await
-                && view.members.len() == KEEPERS
-                && view.members.iter().all(|member| !member.silent)
-                && let Some(leads) = view.members.iter().find(|member| member.node.node == view.keeper)
-                && let Some(number) = self.addresses.iter().position(|at| *at == leads.node.address)
-            {
-                return Ok(number);
-            }
-            sleep(PAUSE).await;
-        }
-        Err(Error::new(ErrorKind::Unreachable, "not all keepers are there again"))
-    }
-}
 
 /// What a maker did.
 struct Made {
@@ -147,18 +67,8 @@ pub fn run(args: &Args) -> Result<bool> {
 
 async fn measure(args: &Args) -> Result<bool> {
     let scratch = scratch("turns")?;
-    let (mut keepers, credentials) = Keepers::start(scratch.path())?;
-    let caller = Caller { net: Arc::new(os::net::TcpNet), credentials, pool: Pool::new(16 << 20) };
-    // They have to begin the store first.
-    let began = SystemClock::new();
-    let client = loop {
-        match caller.connect(&keepers.addresses[0], CALL_SILENCE_MAX).await {
-            Err(error) if error.kind() == ErrorKind::Busy && began.now().since(Time::ZERO) < READY_WAIT => {
-                sleep(PAUSE).await;
-            }
-            connected => break connected?,
-        }
-    };
+    let mut keepers = Keepers::start(scratch.path(), 0)?;
+    let client = keepers.client().await?;
     let (mut gaps, mut lost) = (Vec::new(), 0);
     for turn in 0..args.turns {
         let leader = keepers.leader(&client).await?;
@@ -169,22 +79,12 @@ async fn measure(args: &Args) -> Result<bool> {
         let making = tokio::spawn(made.clone().run(client.clone(), below.clone()));
         sleep(BEFORE).await;
         let gone = made.clock.now();
-        let child = &mut keepers.node(leader)?.child;
-        match args.how {
-            How::Killed => child.kill(),
-            How::Stopped => child.signal(libc::SIGTERM),
-            How::Paused => {
-                child.signal(libc::SIGSTOP);
-                sleep(PAUSED).await;
-                keepers.node(leader)?.child.signal(libc::SIGCONT);
-            }
-        }
+        keepers.goes(leader, args.how).await?;
         sleep(AFTER).await;
         made.ends.store(true, Ordering::Relaxed);
         making.await.map_err(|error| Error::new(ErrorKind::Io, error.to_string()))??;
         if args.how != How::Paused {
-            keepers.nodes[leader] = None;
-            keepers.nodes[leader] = Some(keepers.serve(leader)?);
+            keepers.start_again(leader)?;
         }
         let (gap, count) = made.gap(gone);
         let mut listing = client.list_all(&below);
@@ -198,14 +98,13 @@ async fn measure(args: &Args) -> Result<bool> {
         gaps.push(gap);
     }
     gaps.sort_unstable();
-    let at = |part: usize| gaps[(gaps.len() * part / 100).min(gaps.len() - 1)].as_secs_f64();
     println!(
         "whoever leads {:?}, {} times: none acknowledged for {:.2} s in the middle, {:.2} s at the 99th of 100, {:.2} s at most; {lost} lost",
         args.how,
         gaps.len(),
-        at(50),
-        at(99),
-        at(100)
+        at(&gaps, 50),
+        at(&gaps, 99),
+        at(&gaps, 100)
     );
     Ok(lost == 0)
 }
