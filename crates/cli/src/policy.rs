@@ -104,7 +104,8 @@ impl Policy {
                 let wishes = Wishes {
                     tier: tier.or(kept.tier),
                     replicas: replicas.or(kept.replicas),
-                    least: least.or(kept.least),
+                    // No more of them can be wanted at the least than are wanted.
+                    least: least.or(kept.least.map(|least| least.min(replicas.unwrap_or(least)))),
                     compression: compression.or(kept.compression),
                 };
                 client.set_policy(&path, wishes).await?;

@@ -170,7 +170,7 @@ impl Client {
         // One of this machine is the one that it stands on, though it comes over a socket.
         let here = connector.net.is_here(&address).then(|| given[0].0);
         let routes = Routes::new(connector, keeper, given, here, surroundings.clock.clone());
-        routes.learn(view)?;
+        routes.learn(view, false)?;
         Client::begin(routes, renewal, surroundings).await
     }
 

@@ -20,6 +20,7 @@ use base::id::{DeviceId, RequestId};
 use base::limit::{BLOCK, COLUMNS_MAX, COMPRESSED_MIN, RECORD_PAYLOAD_MAX};
 use base::policy::{Compression, Level};
 use base::request;
+use base::unit::Time;
 use bytes::Bytes;
 use futures_util::stream::FuturesUnordered;
 use group::Group;
@@ -80,8 +81,12 @@ pub(crate) struct Flow {
     short: Vec<file::Replica>,
     /// The present group is being ended.
     is_ending: bool,
+    /// It is the last: nothing comes behind it.
+    is_last: bool,
     /// How long one replica is waited for when another one has answered.
     patience: Duration,
+    /// When it was looked last whether the nodes of its replicas are there.
+    looked_at: Time,
     /// The number of the next append.
     next: u64,
     /// Who waits for appends to be acknowledged, in their order.
@@ -147,7 +152,9 @@ impl Flow {
             refusals: Refusals::default(),
             short: Vec::new(),
             is_ending: false,
+            is_last: false,
             patience: patience::FIRST,
+            looked_at: Time::ZERO,
             next: 0,
             markers: VecDeque::new(),
             window,
@@ -165,6 +172,7 @@ impl Flow {
                 let answered = self.all_answered().await;
                 self.record_error(answered);
             }
+            let look = self.is_looked_after().then(|| self.until_a_look());
             tokio::select! {
                 biased;
                 Some(outcome) = self.next_outcome(), if !self.in_flight.is_empty() => self.on_append_result(outcome),
@@ -172,7 +180,7 @@ impl Flow {
                     Some((request, order)) => request::within(request, self.carry_out(order)).await,
                     None => break,
                 },
-                () = Flow::has_idled(), if self.is_looked_after() => {
+                () = tokio::time::sleep(look.unwrap_or_default()), if look.is_some() => {
                     let looked = self.look_after_replicas().await;
                     self.record_error(looked);
                 }
@@ -373,6 +381,7 @@ impl Flow {
             gone: ids(gone),
             replicas_max: self.client.replicas_max,
             short: self.short.clone(),
+            last: self.is_last,
         };
         let next = self.client.ask(&ask).await.map_err(|error| explain(error, &self.path))?;
         self.group = Group::new(&next, self.client.sizes.file_chunk, &self.client.session.routes.table())?;
@@ -445,6 +454,7 @@ impl Flow {
         }
         self.all_answered().await?;
         if !self.end_slots().await?.all_sealed {
+            self.is_last = true;
             // Nothing is missing; only the store knows whether all of it outlives its device, and it strikes out replicas that lack something.
             self.begin_group().await?;
         }

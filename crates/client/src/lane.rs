@@ -45,6 +45,8 @@ pub(crate) struct Lane {
     others_answered: bool,
     /// Devices that took no more of a group, and when: for a while others are asked for.
     refused: Vec<(Id, Time)>,
+    /// How long one replica is waited for when another one has answered: it doubles with each that is given up.
+    patience: Duration,
 }
 
 /// A group that small files share.
@@ -74,7 +76,16 @@ impl Shared {
 
 impl Lane {
     pub(crate) fn new(client: Client, results: Results, touched: Touched) -> Lane {
-        Lane { client, results, touched, group: None, asked: None, others_answered: false, refused: Vec::new() }
+        Lane {
+            client,
+            results,
+            touched,
+            group: None,
+            asked: None,
+            others_answered: false,
+            refused: Vec::new(),
+            patience: patience::FIRST,
+        }
     }
 
     /// Puts compounds until there will be no more.
@@ -200,7 +211,7 @@ impl Lane {
         }
         // Taken out, and put back only if all went well: after a failure nobody knows what is at that offset, and an
         // append of other bytes there would be taken for a repetition.
-        self.asked = None;
+        (self.asked, self.others_answered) = (None, false);
         let group = match self.group.take() {
             Some(in_use) => in_use,
             None => {
@@ -213,6 +224,9 @@ impl Lane {
         let of = if self.client.planted == Some(Planted::PackedOnOne) { &replicas[..1] } else { replicas };
         if let Err((device, others_answered, error)) = self.append_to_all(of, (number, used), payload).await {
             (self.asked, self.others_answered) = (Some(device), others_answered);
+            if self.is_silent(&error) {
+                self.patience = patience::next(self.patience);
+            }
             self.refused.push((device, self.client.session.clock.now()));
             self.finish(number).await;
             return Err(error);
@@ -268,7 +282,7 @@ impl Lane {
 
     /// When a replica is given up that has not answered what another one answered at `first`: what it is asked is synced.
     fn due(&self, device: Id, first: Time) -> Time {
-        patience::due_of_sync(first, self.client.session.routes.heard(device), patience::FIRST)
+        patience::due_of_sync(first, self.client.session.routes.heard(device), self.patience)
     }
 
     /// Appends to one replica of a group, behind so many bytes.

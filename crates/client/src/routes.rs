@@ -66,6 +66,8 @@ pub(crate) struct Table {
     nodes: BTreeMap<NodeId, Arc<Peer>>,
     devices: BTreeMap<u128, Arc<Peer>>,
     pub(crate) hosts: BTreeMap<NodeId, Host>,
+    /// Whoever leads told it, and no other node what it was told before.
+    led: bool,
 }
 
 impl Table {
@@ -211,9 +213,11 @@ impl Routes {
         }
     }
 
-    /// When the node that has a device was last heard on the link for whatever needs no order; none if it was never asked there, or is this process.
+    /// When the node that has a device was last heard on any link; none if it was never asked, or is this process.
     pub(crate) fn heard(&self, device: Id) -> Option<Time> {
-        self.table().devices.get(&device.value())?.links.main.get()?.heard()
+        let peer = self.table().devices.get(&device.value()).cloned()?;
+        let links = [&peer.links.main].into_iter().chain(&peer.links.ordered);
+        links.filter_map(|link| link.get()?.heard()).max()
     }
 
     /// Whether one node is all there is: if it does not answer there is nobody to ask.
@@ -244,15 +248,15 @@ impl Routes {
         error.kind() == ErrorKind::Io || self.may_come_back(device, error)
     }
 
-    /// Who is there, as it was told no longer ago than this.
-    pub(crate) async fn told_within(&self, most: Duration) -> Result<Arc<Table>> {
+    /// Who is there, as whoever leads told it no longer ago than this. None: nobody who leads does.
+    pub(crate) async fn told_within(&self, most: Duration) -> Option<Arc<Table>> {
         let seen = self.table();
-        let (told, failed) = {
+        let is_recent = {
             let asked = self.asking.lock().await;
-            (asked.at, asked.failed.is_some())
+            asked.failed.is_none() && asked.at.is_some_and(|at| self.clock.now().since(at) < most)
         };
-        let is_recent = told.is_some_and(|at| self.clock.now().since(at) < most && !failed);
-        if is_recent { Ok(self.table()) } else { self.refresh(&seen).await }
+        let table = if is_recent { self.table() } else { self.refresh(&seen).await.ok()? };
+        table.led.then_some(table)
     }
 
     /// Asks who is there, unless that was told since `seen`.
@@ -274,22 +278,22 @@ impl Routes {
                 _ => tokio::time::sleep(PAUSE.saturating_sub(self.clock.now().since(at))).await,
             }
         }
-        let told = self.view(&present.view).await.and_then(|view| self.learn(view));
+        let told = self.view(&present.view).await.and_then(|(view, led)| self.learn(view, led));
         *asked = Asked { at: Some(self.clock.now()), failed: told.as_ref().err().cloned() };
         told
     }
 
     /// Who is there, as whoever leads has it. If nobody leads for a while, as another node was told last: calls to devices need none who leads. None
-    /// older than what is known already.
-    async fn view(&self, known: &ViewAnswer) -> Result<ViewAnswer> {
+    /// older than what is known already. With it, whether whoever leads said so.
+    async fn view(&self, known: &ViewAnswer) -> Result<(ViewAnswer, bool)> {
         let ask = View { led: true };
         let led = self.keeper.call(&ask, Payload::empty());
         if known.keepers.is_empty() {
-            return led.await.map(|(view, _)| view);
+            return led.await.map(|(view, _)| (view, true));
         }
         match tokio::time::timeout(LED_WAIT, led).await {
             Ok(Err(error)) if error.kind() != ErrorKind::Unreachable => return Err(error),
-            Ok(Ok((view, _))) => return Ok(view),
+            Ok(Ok((view, _))) => return Ok((view, true)),
             Ok(Err(_)) | Err(_) => {}
         }
         let (view, _) = self.keeper.call(&View::default(), Payload::empty()).await?;
@@ -297,12 +301,12 @@ impl Routes {
             let text = "nobody leads the metadata's keepers now, and what another node knows of the cluster is older; ask again";
             return Err(Error::new(ErrorKind::Unreachable, text));
         }
-        Ok(view)
+        Ok((view, false))
     }
 
-    /// Goes by this view from now on.
-    pub(crate) fn learn(&self, view: ViewAnswer) -> Result<Arc<Table>> {
-        let table = Arc::new(self.table_of(view, &self.table())?);
+    /// Goes by this view from now on. `led`: whoever leads told it.
+    pub(crate) fn learn(&self, view: ViewAnswer, led: bool) -> Result<Arc<Table>> {
+        let table = Arc::new(Table { led, ..self.table_of(view, &self.table())? });
         let keepers = table.view.members.iter().filter(|member| table.view.keepers.contains(&member.node.node));
         self.keeper.learn(keepers.map(|member| member.node.address.clone()).collect());
         *self.table.write().unwrap_or_else(PoisonError::into_inner) = table.clone();
@@ -334,7 +338,7 @@ impl Routes {
             devices.extend(has.iter().map(|device| (device.value(), peer.clone())));
             nodes.insert(id, peer);
         }
-        Ok(Table { view, nodes, devices, hosts })
+        Ok(Table { view, nodes, devices, hosts, led: false })
     }
 }
 

@@ -46,13 +46,22 @@ impl State {
         let others = (policy.replicas.unwrap_or(1) as usize).min(replicas_max).min(REPLICAS_MAX).saturating_sub(1);
         let homes = if others > 0 { self.homes_for(&candidates, avoid) } else { Vec::new() };
         let mut placed: Vec<Vec<DeviceId>> = devices.into_iter().map(|device| vec![device]).collect();
-        for replicas in placed.iter_mut().filter(|_| others > 0) {
-            replicas.extend(placement::place_others(&homes, replicas[0], others, room, self.random.next()));
-        }
-        let fewest = placed.iter().map(Vec::len).min().unwrap_or(0);
         let least = policy.least().min(others + 1);
-        if fewest < least {
-            return Err(placement::too_few(fewest, least));
+        for replicas in placed.iter_mut().filter(|_| others > 0) {
+            let head = replicas[0];
+            replicas.extend(placement::place_others(&homes, head, others, room, self.random.next()));
+            if replicas.len() < least && !avoid.is_empty() {
+                // Those that refused something may take it by now: better than that nobody does.
+                let all = self.homes_for(&candidates, &[]);
+                replicas.truncate(1);
+                replicas.extend(placement::place_others(&all, head, others, room, self.random.next()));
+            }
+        }
+        // A group of fewer columns is better than none.
+        let most = placed.iter().map(Vec::len).max().unwrap_or(0);
+        placed.retain(|replicas| replicas.len() >= least);
+        if placed.is_empty() {
+            return Err(placement::too_few(most, least));
         }
         let mut columns = Vec::with_capacity(placed.len());
         for replicas in placed {
@@ -92,6 +101,7 @@ impl State {
         let (columns, room) = (self.widths.columns_max.min(columns_max), self.widths.full);
         let of = if before.is_none() { GroupOf::File } else { GroupOf::LongFile };
         let avoid: Vec<DeviceId> = refused.devices().collect();
+        let policy = if refused.last { Policy { least: None, ..policy } } else { policy };
         let candidates = match avoid.is_empty() {
             true => self.next_candidates(of, policy, (columns, room))?,
             false => placement::without(self.candidates()?, policy, &avoid),

@@ -144,7 +144,9 @@ pub fn too_few(places: usize, least: usize) -> Error {
     Error::new(
         ErrorKind::Full,
         format!(
-            "what is written there has to have {least} copies at the least from its beginning, and {places} has a place now: the other nodes are              away or full; what was acknowledged is safe; start them, make room, or say `stormwell policy set` with fewer as `--least`"
+            "what is written there has to have {least} copies at the least from its beginning, and there is a place for {places} now: the other nodes \
+             are away, full, or too few; what was acknowledged is safe; start them, make room, add a node, or allow fewer with `stormwell policy set \
+             DIRECTORY --least {places}`"
         ),
     )
 }

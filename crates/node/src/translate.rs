@@ -290,7 +290,7 @@ fn next_group(ask: file::NextGroup) -> Request {
         finished: (GroupId(ask.finished_group), ask.finished_length),
         columns_max: ask.columns_max.max(1) as usize,
         replicas_max: ask.replicas_max as usize,
-        refused: Refused { full: refused(&ask.full), gone: refused(&ask.gone), short },
+        refused: Refused { full: refused(&ask.full), gone: refused(&ask.gone), short, last: ask.last },
     }
 }
 

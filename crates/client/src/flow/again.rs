@@ -24,6 +24,11 @@ pub(super) struct Again {
 }
 
 impl Again {
+    /// Nothing goes out again, and nobody waits for it.
+    fn is_empty(&self) -> bool {
+        self.bytes.is_empty() && self.markers.is_empty()
+    }
+
     /// Nothing of it is wanted any more.
     pub(super) fn forget(&mut self) {
         self.bytes.clear();
@@ -93,7 +98,10 @@ impl Flow {
 
     /// Whether the node of a replica that others are beside was heard a moment ago: then a device of it is silent, and those beside it may be well.
     fn is_heard(&self, slot: usize) -> bool {
-        let heard = self.group.slots[slot].link.as_ref().and_then(Link::heard);
+        let slot_of = &self.group.slots[slot];
+        // It may have been asked on another link than its appends go over.
+        let of_appends = slot_of.link.as_ref().and_then(Link::heard);
+        let heard = of_appends.max(self.client.session.routes.heard(slot_of.head.device));
         let now = self.client.session.clock.now();
         self.has_beside(slot) && heard.is_some_and(|heard| now.since(heard) < patience::FIRST)
     }
@@ -208,7 +216,12 @@ impl Flow {
         self.again.markers = self.markers.drain(..).chain(again.markers).collect();
         let is_further = end > self.acknowledged_to;
         (self.sent, self.acknowledged_to) = (end, end);
-        self.begin_group().await?;
+        if is_further || !self.again.is_empty() {
+            self.begin_group().await?;
+        } else if !self.begins_at_once().await? {
+            self.is_ending = false;
+            return Ok(());
+        }
         self.is_ending = false;
         // All of the group is acknowledged by now: what lacked some of it is struck out. Nothing else may come that would say so.
         self.tell(self.start);
@@ -216,6 +229,19 @@ impl Flow {
             self.refusals.progress();
         }
         Ok(())
+    }
+
+    /// Begins the next group for a writer of which nobody waits for anything. False: that cannot be now, and is done when more is written. What is
+    /// there is sealed and acknowledged, and a writer that does nothing is not to fail for what it does not need.
+    async fn begins_at_once(&mut self) -> Result<bool> {
+        match self.next_group().await {
+            Ok(()) => Ok(true),
+            Err(error) if matches!(error.kind(), ErrorKind::Full | ErrorKind::Busy | ErrorKind::Unreachable) => {
+                self.group.room = self.sent;
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// Begins the next group behind what was sent in the present one, all of which is acknowledged. Full devices may have room in a while; for
@@ -235,14 +261,12 @@ impl Flow {
                     return Ok(());
                 }
             };
-            // All others are full, too, as far as the store knows.
-            if let Some(gone) = self.refusals.gone_alone() {
+            if self.refusals.is_over(self.client.session.clock.now()) {
+                // All others are full, too, as far as the store knows.
+                let Some(gone) = self.refusals.gone_alone() else { return Err(error) };
                 let text =
                     format!("{}; no other device has room for what comes behind ({})", gone.text(), error.text());
                 return Err(explain(Error::new(gone.kind(), text), &self.path));
-            }
-            if self.refusals.is_over(self.client.session.clock.now()) {
-                return Err(error);
             }
             pauses.rest().await;
         }
@@ -250,7 +274,7 @@ impl Flow {
 
     /// Sends what goes out again, as much as the present group has room for. False: there is nothing.
     async fn send_again(&mut self) -> Result<bool> {
-        if self.again.bytes.is_empty() && self.again.markers.is_empty() {
+        if self.again.is_empty() {
             return Ok(false);
         }
         if self.is_full() {

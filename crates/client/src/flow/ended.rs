@@ -9,8 +9,11 @@ use base::ended::{Ending, Has, Known, ending};
 use base::error::{Error, ErrorKind, Result};
 use base::id::DeviceId;
 use base::planted::Planted;
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use net::message::{chunk, file};
 use std::collections::BTreeSet;
+use tokio::time::timeout;
 
 /// How the replicas of a group ended.
 pub(super) struct Ended {
@@ -141,7 +144,7 @@ impl Flow {
     }
 
     /// Seals the last replicas of a column, those that were left for their silence while none of the others is sealed. A replica is silent because
-    /// others answered; when these are gone or silent themselves, it is waited for like one that is alone.
+    /// others answered; when these are gone or silent themselves, it is waited for like one that is alone, until another one of them is sealed.
     async fn seal_last_ones(&mut self) {
         let is_silent = |has: &Slot| has.left.as_ref().is_some_and(|error| error.kind() == ErrorKind::Unreachable);
         let is_last =
@@ -149,11 +152,14 @@ impl Flow {
         let silent = self.group.slots.iter().enumerate().filter(|(_, has)| has.acknowledged > 0 && is_silent(has));
         let silent = silent.map(|(slot, _)| slot).filter(|slot| self.has_beside(*slot) && is_last(*slot));
         let silent: Vec<usize> = silent.collect();
-        let sealed = together(silent.iter().map(|slot| self.seal_where_it_ends(*slot))).await;
-        for (slot, asked) in silent.into_iter().zip(sealed) {
+        let answers = self.sealed_of(&silent).await;
+        for (slot, asked) in answers {
             match asked {
                 Ok(length) => {
-                    self.refusals.is_heard_again(self.group.device(slot));
+                    let device = self.group.slots[slot].head.device;
+                    let beside = self.client.session.routes.beside(device);
+                    let beside = beside.into_iter().map(|beside| DeviceId(beside.value()));
+                    self.refusals.is_heard_again(self.group.device(slot), beside);
                     let has = &mut self.group.slots[slot];
                     (has.acknowledged, has.synced, has.sealed, has.left) = (length, length, true, None);
                 }
@@ -164,7 +170,31 @@ impl Flow {
         }
     }
 
-    /// Seals a replica that was not waited for. It may have more than it told: an append, or several, of which nobody heard. How long it is.
+    /// Seals these where they end. What those answered that did before another one of their column made up for them.
+    async fn sealed_of(&self, silent: &[usize]) -> Vec<(usize, Result<u64>)> {
+        let ask = async |slot: usize| (slot, self.seal_where_it_ends(slot).await);
+        let mut asked: FuturesUnordered<_> = silent.iter().map(|slot| ask(*slot)).collect();
+        let (mut left, mut answers) = (silent.to_vec(), Vec::new());
+        while !left.is_empty() {
+            let is_made_up_for = |slot: &usize| {
+                let column = self.group.slots[*slot].column;
+                answers.iter().any(|(other, sealed): &(usize, Result<u64>)| {
+                    sealed.is_ok() && self.group.slots[*other].column == column
+                })
+            };
+            let answer = match left.iter().all(is_made_up_for) {
+                false => asked.next().await,
+                true => timeout(self.patience, asked.next()).await.unwrap_or_default(),
+            };
+            let Some((slot, sealed)) = answer else { break };
+            left.retain(|left| *left != slot);
+            answers.push((slot, sealed));
+        }
+        answers
+    }
+
+    /// Seals a replica that was not waited for. It may have more than it told: appends of which nobody heard, the last of them perhaps in part. Up to
+    /// where it has whole ones.
     async fn seal_where_it_ends(&self, slot: usize) -> Result<u64> {
         let Slot { head: Head { device, chunk }, column, acknowledged, .. } = self.group.slots[slot];
         let sent = self.unacknowledged.iter().filter(|sent| sent.column == column);
@@ -175,12 +205,16 @@ impl Flow {
             if known.generation > self.generation {
                 return Err(Error::new(ErrorKind::Stale, "another writer has fenced the chunk"));
             }
-            if known.length != acknowledged && (known.length < acknowledged || !ends.contains(&known.length)) {
+            if known.length < acknowledged {
                 break;
             }
             match self.ask_to_seal(slot, known.length).await {
                 Err(error) if error.kind() == ErrorKind::Stale => (),
-                sealed => return sealed.map(|()| known.length),
+                Err(error) => return Err(error),
+                Ok(()) => {
+                    let whole = ends.iter().copied().filter(|end| *end <= known.length).max();
+                    return Ok(whole.unwrap_or(acknowledged).max(acknowledged));
+                }
             }
         }
         let text = format!("device {} does not have what was written to it", DeviceId(device.value()));

@@ -23,6 +23,11 @@ const LAST: Duration = Duration::from_secs(16);
 /// disk that syncs a full cache is no dead one.
 const OF_SYNCS: u32 = 4;
 
+/// How long the next one is waited for when one was given up.
+pub(crate) fn next(patience: Duration) -> Duration {
+    patience.saturating_mul(2).min(LAST)
+}
+
 /// When a replica is given up that has not answered what another one answered at `first`, if that is to be synced: so long after its node was heard
 /// last. `heard`: none of one that is asked within this process.
 pub(crate) fn due_of_sync(first: Time, heard: Option<Time>, patience: Duration) -> Time {
@@ -148,7 +153,7 @@ impl Flow {
                     given_up.stop.stop();
                 }
             }
-            self.patience = self.patience.saturating_mul(2).min(LAST);
+            self.patience = next(self.patience);
         }
     }
 }

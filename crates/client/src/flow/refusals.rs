@@ -133,9 +133,13 @@ impl Refusals {
         self.devices.get(&device).is_some_and(|known| !known.is_old)
     }
 
-    /// A device that was taken for gone has answered.
-    pub(super) fn is_heard_again(&mut self, device: DeviceId) {
-        self.devices.remove(&device);
+    /// A device that was taken for gone has answered, and with it its node, which these others are on.
+    pub(super) fn is_heard_again(&mut self, device: DeviceId, beside: impl IntoIterator<Item = DeviceId>) {
+        for device in beside.into_iter().chain([device]) {
+            if self.gone(device).is_some() {
+                self.devices.remove(&device);
+            }
+        }
     }
 
     /// What was heard of a device that is gone.

@@ -101,6 +101,11 @@ pub struct State {
     pub slow: BTreeMap<u128, Duration>,
     /// When they have done those that came.
     busy: BTreeMap<u128, Time>,
+    /// Bytes that are behind the end of each of its open chunks when a device is asked how long they are: of an append that was not carried out to its
+    /// end.
+    pub tails: BTreeMap<u128, usize>,
+    /// There is no place for groups.
+    pub without_groups: bool,
     /// Devices that refuse to seal, and why.
     pub seals_refused: BTreeMap<u128, ErrorKind>,
     /// How often the process behind a device started, where that is more than once.

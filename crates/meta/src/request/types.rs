@@ -322,6 +322,8 @@ pub struct Refused {
     /// Replicas that have less than the group's end: they are named no more, and others are made of what is left. Never all of a chunk: such
     /// ones stay named, as what they have may be all there is.
     pub short: Vec<(ChunkId, DeviceId)>,
+    /// Nothing is written behind them: the next group need not be such as its policy says at the least.
+    pub last: bool,
 }
 
 impl Refused {

@@ -372,6 +372,10 @@ pub struct NextGroup {
     /// `base::limit::REFUSED_MAX`.
     #[prost(message, repeated, tag = "9")]
     pub short: Vec<Replica>,
+    /// Nothing is written behind it, and the file is closed next: it is only told how the last group ended. The next one need not have as many
+    /// replicas as the file's policy wants at the least.
+    #[prost(bool, tag = "10")]
+    pub last: bool,
 }
 
 /// The chunk of a column on one of its devices.

@@ -156,6 +156,11 @@ impl State {
 
     pub fn chunk_stat(&mut self, ask: &Stat) -> Result<StatAnswer> {
         let start = if ask.start { self.start_of(ask.device.value()) } else { 0 };
+        let tail = self.tails.remove(&ask.device.value()).unwrap_or(0);
+        if let Some(chunk) = self.chunks.get_mut(&(ask.chunk.value(), ask.device.value())).filter(|_| tail > 0) {
+            chunk.parts.push(vec![7; tail].into());
+            chunk.length += tail as u64;
+        }
         match self.chunks.get(&(ask.chunk.value(), ask.device.value())) {
             Some(&Stored { length, sealed, generation, .. }) => {
                 Ok(StatAnswer { length, sealed, generation, crc: None, start })

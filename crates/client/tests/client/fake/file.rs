@@ -336,6 +336,9 @@ impl State {
 
     pub fn next_group(&mut self, ask: &NextGroup) -> Result<NewGroup> {
         let early = !ask.full.is_empty() || !ask.gone.is_empty() || !ask.short.is_empty();
+        if self.without_groups {
+            return error(ErrorKind::Full, "there is no place for another group");
+        }
         let finished = (ask.finished_group, ask.finished_length);
         let short: Vec<_> = ask.short.iter().map(|short| (short.chunk.value(), short.device.value())).collect();
         self.leased(ask.inode, ask.generation, finished, (early, &ask.gone, &short))?;
