@@ -155,6 +155,7 @@ impl State {
                 0 if !directory => parent.policy.replicas.filter(|replicas| *replicas > 1).unwrap_or(0),
                 copies => copies,
             },
+            asked: if directory { 0 } else { new.copies },
             generation: FIRST_GENERATION,
             parent: parent.inode.0,
             name: name.to_string(),

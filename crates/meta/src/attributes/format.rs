@@ -63,7 +63,7 @@ pub struct InodeRecord {
     /// It has a record under `Key::Quota`.
     #[prost(bool, tag = "20")]
     pub quota: bool,
-    /// How often its bytes count against quotas; zero: once.
+    /// How often its bytes count against quotas, as its wish was when that was last followed (`placement::Wish::counted`); zero: once.
     #[prost(uint32, tag = "21")]
     pub copies: u32,
     /// Rises when its rights, its note or its extended attributes change.
@@ -83,6 +83,10 @@ pub struct InodeRecord {
     /// next change of the directory's names, so losing it does no harm: nobody counts the names then.
     #[prost(uint64, optional, tag = "29")]
     pub children: Option<u64>,
+    /// How many copies whoever made the file asked for; zero: nobody did, or an older program noted it. One that does not know the field drops it, and
+    /// the file follows its directory then.
+    #[prost(uint32, tag = "30")]
+    pub asked: u32,
 }
 
 /// A file that was closed although its holder in a gateway's protocol did not ask for that, because the gateway is gone or another one takes
