@@ -30,7 +30,15 @@ impl State {
         let before = record.clone();
         let judged = record.change(new)?;
         if record != before {
+            let is_other = !record.directory && record.own_replicas() != before.own_replicas();
+            if is_other {
+                let above = self.wish_above(path)?;
+                record.copies = record.counted_as(self.wish_of(&record, above));
+            }
             self.put_file(inode, &record, Taken::of(&before))?;
+            if is_other {
+                self.rewant_one(inode, &record);
+            }
             if record.directory && judged {
                 self.directories_changed();
             }

@@ -219,9 +219,9 @@ impl State {
             let who = if writer.ended { "is being recovered after its writer went away" } else { "has a writer" };
             return Err(Error::new(ErrorKind::Busy, format!("'{path}' {who}; nothing was done: try again later")));
         }
-        let above =
-            path.split().map_or(Ok(None), |(above, _)| self.directory(above).map(|above| above.policy.replicas))?;
-        let policy = Policy { replicas: self.wish_of(&record, above).replicas, ..policy };
+        let above = self.wish_above(&path)?;
+        let wish = self.wish_of(&record, above);
+        let policy = Policy { replicas: wish.replicas, ..policy };
         let group = self.allocate_for_file(policy, None, (usize::MAX, replicas_max), &Refused::default())?;
         record.generation = record.generation.saturating_add(1);
         record.kept = None;
@@ -242,6 +242,10 @@ impl State {
         });
         self.put_file_anyway(inode, &record, before)?;
         self.mark(&Key::SessionFile(session, inode));
+        if record.copies != record.counted_as(wish) {
+            // An older program noted what was asked for as if it were how often the file counts. All of it follows what holds now.
+            self.rewant(inode, false);
+        }
         self.heard_of(holder);
         let (generation, length) = (Generation(record.generation), record.length);
         let limited = self.is_limited(InodeId(record.parent))?;

@@ -7,6 +7,7 @@ use base::acl::{Acl, AclEntry};
 use base::attributes::{Attributes, NewAttributes};
 use base::error::Result;
 use base::id::InodeId;
+use base::limit::REPLICAS_MAX;
 use prost::Message;
 
 /// Under `Key::Inode`.
@@ -243,12 +244,30 @@ impl InodeRecord {
             self.note.clone_from(note);
         }
         check_room(self)?;
-        self.copies = new.copies.unwrap_or(self.copies);
+        if let Some(copies) = new.copies {
+            self.set_copies(copies);
+        }
         self.modified = new.modified_ms.unwrap_or(self.modified);
         self.accessed = new.accessed_ms.unwrap_or(self.accessed);
         let judged = self.judged() != before;
         self.version = self.version.saturating_add(u64::from(judged));
         Ok(judged)
+    }
+
+    /// Somebody wishes for so many copies of this file; zero: for as many as its directory says. Of a directory it is only noted.
+    fn set_copies(&mut self, copies: u32) {
+        self.copies = copies;
+        if self.directory {
+            return;
+        }
+        let own = (copies > 0).then(|| copies.clamp(1, REPLICAS_MAX as u32));
+        if let Some(own) = own {
+            self.copies = own;
+        } else {
+            self.asked = 0;
+        }
+        let policy = PolicyRecord { replicas: own, ..self.policy.unwrap_or_default() };
+        self.policy = (policy != PolicyRecord::default()).then_some(policy);
     }
 
     /// What `version` counts the changes of, but for the extended attributes.
