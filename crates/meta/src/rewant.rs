@@ -309,8 +309,9 @@ impl State {
         Ok(true)
     }
 
-    /// An error unless everything wants what its files want, but for what is still to be gone through. Reads everything: for tests and simulations.
-    pub fn check_wishes(&self) -> Result<()> {
+    /// An error unless everything wants what its files want, but for what is still to be gone through; how many wishes that are. Reads everything: for
+    /// tests and simulations.
+    pub fn check_wishes(&self) -> Result<usize> {
         let mut followed = BTreeSet::new();
         let prefix = [Key::Rewant(ROOT).ordinal()];
         self.layers.scan(&prefix, &after_prefix(&prefix), |key, _| {
@@ -339,7 +340,7 @@ impl State {
                 self.check_wish(inode, &record, above)?;
             }
         }
-        Ok(())
+        Ok(followed.len())
     }
 
     fn check_wish(&self, inode: InodeId, record: &InodeRecord, above: Option<u32>) -> Result<()> {

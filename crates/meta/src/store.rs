@@ -573,9 +573,9 @@ impl<T> Store<T> {
         self.state.check_lacking()
     }
 
-    /// An error unless everything wants as many replicas as its files do, but for what is still to be gone through. Reads everything: for tests and
-    /// simulations.
-    pub fn check_wishes(&self) -> Result<()> {
+    /// An error unless everything wants as many replicas as its files do, but for what is still to be gone through; how many wishes are followed still.
+    /// Reads everything: for tests and simulations.
+    pub fn check_wishes(&self) -> Result<usize> {
         self.state.check_wishes()
     }
 

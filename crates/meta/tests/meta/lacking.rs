@@ -82,7 +82,7 @@ pub fn close(world: &mut World, file: &FileHandle, length: u64) {
     world.ask(Request::Close { inode, generation, finished, modified: None, mode: None }).expect("closed");
 }
 
-fn written(world: &mut World, name: &str) -> NewGroup {
+pub fn written(world: &mut World, name: &str) -> NewGroup {
     let file = handle(world.ask(create(name)));
     close(world, &file, 1000);
     file.group
