@@ -1,6 +1,6 @@
 //! Data follows its policy: whatever there is below a directory, a file or a move wants as many copies as holds there now, in steps.
 
-use crate::lacking::{close, devices_of, handle, lacking, repair, replicas, report, set, to_several, world, written};
+use crate::lacking::{self, close, devices_of, handle, lacking, repair, replicas, report, set, to_several, written};
 use crate::stored;
 use crate::world::{World, append, create, delete, mkdir, path, small_file, stat};
 use base::attributes::NewAttributes;
@@ -70,6 +70,13 @@ fn followed(world: &mut World) -> usize {
     world.store().check_wishes().expect("as the files wish")
 }
 
+/// A store with four nodes, in whose `/d` so many copies are wanted: nothing is followed.
+fn fresh(seed: u64, wanted: u32) -> World {
+    let mut world = lacking::world(seed, 4, wanted);
+    settle(&mut world);
+    world
+}
+
 fn settle(world: &mut World) {
     world.pass(Duration::from_millis(10));
     assert_eq!(followed(world), 0);
@@ -136,7 +143,7 @@ fn packed(world: &mut World, names: &[&str]) {
 /// Everything below a directory follows its wish up and down, over merges and power losses in between, but for what has a wish of its own.
 #[test]
 fn a_changed_policy_is_followed() {
-    let mut world = world(1, 4, 1);
+    let mut world = fresh(1, 1);
     world.page_max = Some(2);
     let mut names = Vec::new();
     for directory in ["/d", "/d/a", "/d/a/b", "/d/z"] {
@@ -185,7 +192,7 @@ fn a_changed_policy_is_followed() {
 /// A step is short, however many names and pieces of files there are, and another wish does not wait for all of them.
 #[test]
 fn bounded_steps() {
-    let mut world = world(1, 4, 1);
+    let mut world = fresh(1, 1);
     world.ask(mkdir("/e")).expect("made");
     written(&mut world, "/e/f");
     let pieces = files(&mut world, "/d/pieces", 300);
@@ -223,7 +230,7 @@ fn bounded_steps() {
 /// What is being written when its directory's wish changes is written on with the new one, also if its writer is gone by then.
 #[test]
 fn a_writer_hears_of_it() {
-    let mut world = world(1, 4, 1);
+    let mut world = fresh(1, 1);
     let mut file = handle(world.ask(create("/d/f")));
     let orphan = handle(world.ask(create("/d/g")));
     let fence = Request::Fence { inode: orphan.inode, only_gone: false, for_holder: false, generation: None };
@@ -248,7 +255,7 @@ fn a_writer_hears_of_it() {
 /// it is followed is followed from the beginning, and what several wish for is what holds in the end.
 #[test]
 fn what_moves_during_the_walk() {
-    let mut world = world(1, 4, 1);
+    let mut world = fresh(1, 1);
     files(&mut world, "/d", 150);
     files(&mut world, "/tmp/out", 3);
     written(&mut world, "/tmp/f");
@@ -276,27 +283,51 @@ fn what_moves_during_the_walk() {
     assert_eq!(followed(&mut world), 2);
     settle(&mut world);
     assert_eq!(wants(&mut world, &names), [[4], [4], [4], [4], [2], [2]]);
-    // Pieces that come from elsewhere want what the whole wants.
-    world.ask(Request::Concat { target: path("/d/a"), sources: vec![path("/tmp/g")] }).expect("joined");
+}
+
+/// Pieces that come from where another wish holds, or are still to be gone through, want what the whole wants.
+#[test]
+fn what_is_joined() {
+    let mut world = fresh(1, 3);
+    for name in ["/d/a", "/d/b", "/d/z", "/e"] {
+        written(&mut world, name);
+    }
+    let joined = |name: &str| Request::Concat { target: path("/d/a"), sources: vec![path(name)] };
+    world.ask(joined("/d/b")).expect("joined");
+    assert_eq!(followed(&mut world), 0, "nothing else holds there");
+    world.ask(joined("/e")).expect("joined");
     settle(&mut world);
-    assert_eq!(wants(&mut world, &["/d/a"]), [[4, 4]]);
+    assert_eq!(wants(&mut world, &["/d/a"]), [[3, 3, 3]]);
+    files(&mut world, "/d/many", 150);
+    world.ask(set("/d", replicas(2))).expect("set");
+    tick(&mut world);
+    world.ask(joined("/d/z")).expect("joined");
+    settle(&mut world);
+    assert_eq!(wants(&mut world, &["/d/a"]), [[2, 2, 2, 2]]);
 }
 
 /// What is deleted while it is gone through is left alone: nothing of it counts anywhere afterwards, and nobody waits for it.
 #[test]
 fn what_is_deleted_during_it() {
-    let mut world = world(1, 4, 1);
+    let mut world = fresh(1, 3);
     world.ask(Request::SetQuota { path: path("/"), names: Limit::Keep, bytes: Limit::Most(1 << 40) }).expect("set");
     files(&mut world, "/d/a", 150);
     files(&mut world, "/d/b", 150);
     let file = handle(world.ask(create("/d/b/open")));
-    world.ask(set("/d", replicas(3))).expect("set");
+    world.ask(set("/d", replicas(2))).expect("set");
     tick(&mut world);
+    let before = stored::log_of(&world).last().expect("a change").0;
     world.ask(delete("/d/a")).expect("deleted");
     tick(&mut world);
-    world.ask(set("/d/b", replicas(2))).expect("set");
-    world.ask(delete("/d")).expect("deleted");
+    world.ask(set("/d/b", replicas(4))).expect("set");
     tick(&mut world);
+    world.ask(delete("/d")).expect("deleted");
+    (0..6).for_each(|_| tick(&mut world));
+    assert_eq!(followed(&mut world), 0);
+    let changes = stored::log_of(&world).into_iter().filter(|(sequence, ..)| *sequence > before);
+    let groups = changes.filter(|(_, key, _)| key[0] == 0x13).filter_map(|(_, _, value)| value);
+    let wanted: Vec<u32> = groups.map(|value| Wanted::decode(&value[..]).expect("a record").wanted).collect();
+    assert!(wanted.len() > 100 && !wanted.contains(&0), "{wanted:?}");
     let lost = Request::Close {
         inode: file.inode,
         generation: file.generation,
@@ -315,7 +346,7 @@ fn what_is_deleted_during_it() {
 /// What small files share has as many copies as that of them wants which wants most: it gets more and never fewer.
 #[test]
 fn shared_groups_only_rise() {
-    let mut world = world(1, 4, 3);
+    let mut world = fresh(1, 3);
     world.ask(mkdir("/b")).expect("made");
     packed(&mut world, &["/d/x", "/b/y"]);
     for (wish, wanted) in
@@ -342,7 +373,7 @@ fn shared_groups_only_rise() {
 /// A directory that cannot be read through holds up no other, and that it was passed over is told.
 #[test]
 fn a_damaged_directory_holds_up_no_other() {
-    let mut world = world(1, 4, 1);
+    let mut world = fresh(1, 1);
     for directory in ["/d/a", "/d/b", "/d/c"] {
         files(&mut world, directory, 20);
     }
@@ -366,7 +397,7 @@ fn a_damaged_directory_holds_up_no_other() {
 /// until it is taken back.
 #[test]
 fn own_wishes() {
-    let mut world = world(1, 4, 2);
+    let mut world = fresh(1, 2);
     world.ask(mkdir("/once")).expect("made");
     made_asking(&mut world, "/d/f", 3);
     made_asking(&mut world, "/once/g", 3);
@@ -403,6 +434,32 @@ fn own_wishes() {
     assert_eq!(wants(&mut world, &["/once/g"]), [[2, 2]]);
 }
 
+/// A file of an older program says no more what was asked for. It follows its directory from its next append on, or when the directory's wish changes.
+#[test]
+fn older_records() {
+    let mut world = fresh(1, 3);
+    let names = ["/d/f", "/d/g"];
+    for name in names {
+        made_asking(&mut world, name, 2);
+        let Ok(Reply::Attributes(file)) = world.ask(stat(name)) else { panic!("no file") };
+        let key = [&[0x11][..], &file.inode.to_be_bytes()].concat();
+        world.power_off(1);
+        // Field 30 once more, as zero: the later one counts.
+        let record = [&stored::value(&world, &key).expect("a record")[..], &[0xf0, 1, 0]].concat();
+        stored::write(&world, &key, &record);
+        world.open();
+        heard(&mut world);
+    }
+    assert_eq!(wants(&mut world, &names), [[2], [2]]);
+    let file = handle(world.ask(append("/d/f")));
+    close(&mut world, &file, 10);
+    world.pass(Duration::from_millis(10));
+    assert_eq!(wants(&mut world, &names), [vec![3, 3], vec![2]]);
+    world.ask(set("/d", replicas(4))).expect("set");
+    settle(&mut world);
+    assert_eq!(wants(&mut world, &names), [vec![4, 4], vec![4]]);
+}
+
 fn bytes_of(world: &mut World, name: &str) -> u64 {
     settle(world);
     match world.ask(Request::GetQuota { path: path(name) }) {
@@ -414,7 +471,7 @@ fn bytes_of(world: &mut World, name: &str) -> u64 {
 /// Quotas count each file as often as it is wished for: a file's own wish is refused beyond them, a directory's counts and refuses what comes.
 #[test]
 fn counted_as_wished() {
-    let mut world = world(1, 4, 1);
+    let mut world = fresh(1, 1);
     world.ask(Request::SetQuota { path: path("/d"), names: Limit::Keep, bytes: Limit::Most(5000) }).expect("set");
     written(&mut world, "/d/f");
     made_asking(&mut world, "/d/g", 2);
@@ -503,7 +560,7 @@ fn packed_if_possible(world: &mut World, name: &str, other: &str) {
 #[test]
 fn any_order() {
     for seed in 0..60 {
-        let mut world = world(seed, 4, 1);
+        let mut world = fresh(seed, 1);
         world.ask(mkdir("/e/s")).expect("made");
         let quota = |bytes| Request::SetQuota { path: path("/"), names: Limit::Keep, bytes };
         world.ask(quota(Limit::Most(1 << 40))).expect("set");
@@ -538,7 +595,7 @@ fn any_order() {
 fn planted_faults_are_seen() {
     let faults = [Planted::PolicyForgottenAtStep, Planted::SharedLowered, Planted::WriterKeepsOldWish];
     for planted in [None].into_iter().chain(faults.map(Some)) {
-        let mut world = world(1, 4, 1);
+        let mut world = fresh(1, 1);
         files(&mut world, "/d", 150);
         files(&mut world, "/e", 0);
         world.ask(set("/e", replicas(3))).expect("set");
