@@ -165,11 +165,17 @@ pub enum Planted {
     PackedOnOne,
     /// A reader shows of a file that is being written what one replica has, and not what all have.
     TailSeenOfOne,
+    /// What is below a directory whose wish for copies changed is not gone through after the first step.
+    PolicyForgottenAtStep,
+    /// A group that files share wants as few replicas as that of them which was gone through last.
+    SharedLowered,
+    /// A writer makes its groups with the wish that held when it began.
+    WriterKeepsOldWish,
 }
 
 impl Planted {
     /// Every one of them.
-    pub const ALL: [Planted; 80] = [
+    pub const ALL: [Planted; 83] = [
         Planted::AnsweredBeforeSync,
         Planted::AnsweredBeforeWrite,
         Planted::EarlyRecordsForgotten,
@@ -250,6 +256,9 @@ impl Planted {
         Planted::SentAgainFromWrongByte,
         Planted::PackedOnOne,
         Planted::TailSeenOfOne,
+        Planted::PolicyForgottenAtStep,
+        Planted::SharedLowered,
+        Planted::WriterKeepsOldWish,
     ];
 
     /// Whether only several nodes together can have it.
@@ -300,6 +309,9 @@ impl Planted {
             Planted::SentAgainFromWrongByte => Some("client written::again_from_its_end"),
             Planted::PackedOnOne => Some("client packer::on_all_replicas"),
             Planted::TailSeenOfOne => Some("client open::what_all_have"),
+            Planted::PolicyForgottenAtStep | Planted::SharedLowered | Planted::WriterKeepsOldWish => {
+                Some("meta rewant::planted_faults_are_seen")
+            }
             Planted::PromiseForgotten => Some("quorum named::a_refusal_ends_no_promise"),
             _ => None,
         }
@@ -394,6 +406,9 @@ impl Planted {
             Planted::SentAgainFromWrongByte => "a file has bytes twice where it went on elsewhere",
             Planted::PackedOnOne => "a small file is named that a replica of it lacks",
             Planted::TailSeenOfOne => "a reader sees bytes that are gone when the writer is",
+            Planted::PolicyForgottenAtStep => "most files of a directory do not follow its changed policy",
+            Planted::SharedLowered => "a small file loses copies because another one in its group wants fewer",
+            Planted::WriterKeepsOldWish => "a file that is being written does not follow a changed policy",
         }
     }
 }

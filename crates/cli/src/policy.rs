@@ -19,7 +19,7 @@ pub struct Policy {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Sets the wishes of a file or directory; new bytes below follow them, old ones stay where they are
+    /// Sets the wishes of a file or directory; new bytes below follow them, and old ones the number of copies
     #[command(after_help = "Examples:
   stormwell policy set /archive --tier hdd --replicas 3 --least 2
   stormwell policy set /logs --compression zstd
@@ -33,8 +33,9 @@ Wishes that are not named stay as they are; what has no wish inherits it from th
 takes all back, then set the others again.
 
 With --replicas N a file is acknowledged when N disks have it, on other nodes where there are some; what they lack is made within seconds once it
-is closed. What was written before keeps what it has. A store that three nodes or more keep begins with 3 for all of it, and with
---least 2: while two thirds of its nodes are away nothing is written that one disk alone would have.")]
+is closed. What was written before follows by itself: it gets copies that it lacks; those that are too many stay. A directory or file below with
+a number of its own keeps that. A store that three nodes or more keep begins with 3 for all of it, and with --least 2: while two thirds of its
+nodes are away nothing is written that one disk alone would have.")]
     Set {
         /// The file or directory
         path: String,

@@ -146,6 +146,13 @@ impl Devices {
         self.known.get(&device).is_some_and(|device| !device.info.lost)
     }
 
+    /// Nodes that have a device which takes copies, or would if it were there: none that is being emptied, or gone for good.
+    pub fn nodes(&self) -> u32 {
+        let stays = |device: &&Device| !device.info.draining && !device.info.is_gone();
+        let nodes: BTreeSet<NodeId> = self.known.values().filter(stays).map(|device| device.info.node).collect();
+        nodes.len() as u32
+    }
+
     /// The device is none of the store's any more.
     pub fn removed(&mut self, device: DeviceId) {
         if let Some(removed) = self.known.remove(&device) {

@@ -1,6 +1,6 @@
 //! Changing which bytes a closed file names, without touching the bytes: cutting its end off, joining files.
 
-use crate::format::{ExtentRecord, RangeRecord};
+use crate::format::{ExtentRecord, InodeRecord, RangeRecord};
 use crate::key::{Key, after_prefix, number_at};
 use crate::names::Found;
 use crate::path::Path;
@@ -98,6 +98,9 @@ impl State {
             found.push(source);
         }
         let (mut left, mut freed) = (CHANGED_EXTENTS_MAX, 0);
+        // What comes from where another wish holds, or is still to be gone through, wants what the target wants.
+        let wishes = |record: &InodeRecord| (record.parent, record.own_replicas(), record.asked);
+        let follows = self.rewanting || found.iter().any(|source| wishes(&source.record) != wishes(&record));
         for source in found {
             let Some(length) = record.length.checked_add(source.record.length) else {
                 return wrong(format!("'{target}' would be longer than 2^64 bytes"));
@@ -126,6 +129,9 @@ impl State {
             self.put_file(inode, &record, before)?;
         } else {
             self.put_file_anyway(inode, &record, before)?;
+        }
+        if follows {
+            self.rewant_one(inode, &record);
         }
         Ok(Reply::Attributes(record.attributes(inode)))
     }

@@ -164,7 +164,8 @@ impl State {
         check_new(new)?;
         let (directory, name) = self.vacate(path, overwrite, parents.then_some(new))?;
         let inode = self.next_inode();
-        let policy = wished(directory.policy, new.copies);
+        let wish = placement::wish(None, new.copies, directory.policy.replicas, || self.devices.nodes());
+        let policy = Policy { replicas: wish.replicas, ..directory.policy };
         let group = self.allocate_for_file(policy, None, (usize::MAX, replicas_max), &Refused::default())?;
         let writer = WriterRecord {
             session: session.to_bytes().to_vec(),
@@ -233,7 +234,9 @@ impl State {
             let who = if writer.ended { "is being recovered after its writer went away" } else { "has a writer" };
             return Err(Error::new(ErrorKind::Busy, format!("'{path}' {who}; nothing was done: try again later")));
         }
-        let policy = wished(policy, record.copies);
+        let above = self.wish_above(&path)?;
+        let wish = self.wish_of(&record, above);
+        let policy = Policy { replicas: wish.replicas, ..policy };
         let group = self.allocate_for_file(policy, None, (usize::MAX, replicas_max), &Refused::default())?;
         record.generation = record.generation.saturating_add(1);
         record.kept = None;
@@ -254,6 +257,10 @@ impl State {
         });
         self.put_file_anyway(inode, &record, before)?;
         self.mark(&Key::SessionFile(session, inode));
+        if record.copies != record.counted_as(wish) {
+            // An older program noted what was asked for as if it were how often the file counts. All of it follows what holds now.
+            self.rewant(inode, false);
+        }
         self.heard_of(holder);
         let (generation, length) = (Generation(record.generation), record.length);
         let limited = self.is_limited(InodeId(record.parent))?;
@@ -702,13 +709,6 @@ fn strike_all(record: &mut GroupRecord, short: &[(ChunkId, DeviceId)]) {
 
 fn is_one_of(replica: &ReplicaRecord, short: &[(ChunkId, DeviceId)]) -> bool {
     short.iter().any(|(chunk, device)| replica.chunk == chunk.to_bytes() && replica.device == device.to_bytes())
-}
-
-/// The policy of a file that counts so often: its own wish for replicas is followed where its directory wants more than one. Elsewhere it is only
-/// noted: Hadoop asks for three unless it is told otherwise.
-fn wished(policy: Policy, copies: u32) -> Policy {
-    let own = (copies > 0).then_some(copies.min(REPLICAS_MAX as u32));
-    Policy { replicas: policy.replicas.map(|replicas| own.filter(|_| replicas > 1).unwrap_or(replicas)), ..policy }
 }
 
 fn stale(inode: InodeId) -> Error {

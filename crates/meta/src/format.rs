@@ -309,6 +309,29 @@ pub struct RecountRecord {
     pub after: Option<u64>,
 }
 
+/// Under `Key::Rewant`: how far the files below a directory, or one file, were gone through.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct RewantRecord {
+    /// From the top down; none: of a file, or a file is the last.
+    #[prost(message, repeated, tag = "1")]
+    pub levels: Vec<WalkLevelRecord>,
+    /// The file that is being gone through; zero: none.
+    #[prost(uint64, tag = "2")]
+    pub file: u64,
+    /// Its extents up to this end are done.
+    #[prost(uint64, tag = "3")]
+    pub after: u64,
+    /// Names that were looked at.
+    #[prost(uint64, tag = "4")]
+    pub names: u64,
+    /// Groups that want another number of replicas since.
+    #[prost(uint64, tag = "5")]
+    pub groups: u64,
+    /// When it began, in milliseconds since 1970.
+    #[prost(uint64, tag = "6")]
+    pub since: u64,
+}
+
 /// Under `Key::Session`.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct SessionRecord {

@@ -30,6 +30,8 @@ pub enum Key<'a> {
     Quota(InodeId),
     /// Nothing: what is below this directory is being counted for its quota.
     Counting(InodeId),
+    /// `RewantRecord`: what is below this directory, or this file, is being gone through, as its wish for copies changed; see `rewant.rs`.
+    Rewant(InodeId),
     /// `SessionRecord`.
     Session(SessionId),
     /// `CallRecord`: a remembered reply of the session, or one that nobody asks for any more; see `calls.rs`.
@@ -84,6 +86,7 @@ impl Key<'_> {
             Key::Xattrs(_) => 0x14,
             Key::Quota(_) => 0x15,
             Key::Counting(_) => 0x16,
+            Key::Rewant(_) => 0x17,
             Key::Session(_) => 0x20,
             Key::Call(..) => 0x21,
             Key::SessionFile(..) => 0x22,

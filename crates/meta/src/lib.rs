@@ -41,6 +41,7 @@ mod replay;
 mod reply;
 pub mod request;
 mod reverse_lookup;
+mod rewant;
 mod serve;
 mod sessions;
 mod settings;

@@ -35,6 +35,7 @@ impl State {
         state.load_answers(settings.remembered_answers)?;
         state.load_nodes()?;
         state.load_devices()?;
+        state.load_rewants()?;
         Ok(state)
     }
 

@@ -155,6 +155,7 @@ impl State {
                 0 if !directory => parent.policy.replicas.filter(|replicas| *replicas > 1).unwrap_or(0),
                 copies => copies,
             },
+            asked: if directory { 0 } else { new.copies },
             generation: FIRST_GENERATION,
             parent: parent.inode.0,
             name: name.to_string(),
@@ -380,7 +381,7 @@ impl State {
 
     /// Does `Rename`.
     pub fn rename(&mut self, from: &Path, to: &Path, replace: bool) -> Result<Reply> {
-        let (Some((_, from_name)), Some((to_parent, to_name))) = (from.split(), to.split()) else {
+        let (Some((from_parent, from_name)), Some((to_parent, to_name))) = (from.split(), to.split()) else {
             return Err(Error::new(
                 ErrorKind::Invalid,
                 "the root directory cannot be renamed or replaced; nothing was done",
@@ -396,6 +397,7 @@ impl State {
                 format!("'{from}' cannot be moved into itself ('{to}'); nothing was done"),
             ));
         }
+        let above = self.directory(from_parent)?.policy.replicas;
         let target = self.directory(to_parent)?;
         let mut replaced = Load::default();
         if let Some(old) = self.look_up(to)? {
@@ -432,6 +434,11 @@ impl State {
         self.put(&Key::Inode(found.inode), &record);
         if directory {
             self.directories_changed();
+        }
+        // What goes through a directory does not meet a name that comes to be before where it is.
+        let follows = above != target.policy.replicas || self.rewanting;
+        if follows && !(directory && record.own_replicas().is_some()) {
+            self.rewant(found.inode, directory);
         }
         Ok(Reply::Done)
     }

@@ -90,7 +90,7 @@ pub fn place_others(homes: &[Home], head: DeviceId, others: usize, room: u64, se
 /// `Invalid` if no device could ever fit the policy, `Full` if those that do are full.
 pub fn place(candidates: &[Candidate], policy: Policy, seed: u64) -> Result<DeviceId> {
     if !candidates.iter().any(|candidate| policy.fits(candidate.class)) {
-        let wish = wish(policy);
+        let wish = devices_for(policy);
         return Err(Error::new(
             ErrorKind::Invalid,
             format!("the store has no device for {wish}; nothing was written: add a device or change the policy"),
@@ -99,7 +99,7 @@ pub fn place(candidates: &[Candidate], policy: Policy, seed: u64) -> Result<Devi
     // One without room is the last choice, not none: what was deleted may leave it any moment, and who writes there waits for that.
     let usable = || candidates.iter().filter(|candidate| policy.fits(candidate.class) && !candidate.full);
     let Some(fewest) = usable().min_by(|first, second| by_share(first, second)) else {
-        let wish = wish(policy);
+        let wish = devices_for(policy);
         return Err(Error::new(
             ErrorKind::Full,
             format!("every device for {wish} is full; what was acknowledged is safe: delete something or add a device"),
@@ -179,7 +179,7 @@ pub fn place_bag(candidates: &[Candidate], policy: Policy) -> Result<Vec<DeviceI
     let fitting: Vec<DeviceId> =
         candidates.iter().filter(|candidate| policy.fits(candidate.class)).map(|candidate| candidate.device).collect();
     if fitting.is_empty() {
-        let wish = wish(policy);
+        let wish = devices_for(policy);
         return Err(Error::new(
             ErrorKind::Invalid,
             format!("the store has no device for {wish}; the bag was not made: add a device or change the policy"),
@@ -207,7 +207,31 @@ pub fn check(policy: Policy) -> Result<()> {
     }
 }
 
-fn wish(policy: Policy) -> String {
+/// How many copies of a file there shall be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wish {
+    /// How often its bytes count, and what programs that asked for a number are shown.
+    pub counted: u32,
+    /// What its groups want; none: nobody wishes for anything.
+    pub replicas: Option<u32>,
+}
+
+/// The wish that wins. `own`: somebody said it of this file, and it always counts. `asked`: whoever made the file did, which counts where its
+/// directory wants several: Hadoop asks for three unless it is told otherwise. `above`: the directory's. More than the directory wants is for no more
+/// copies than there are nodes: Hadoop asks for ten of a job's files in a store of any size, which would lack copies for ever.
+pub fn wish(own: Option<u32>, asked: u32, above: Option<u32>, nodes: impl FnOnce() -> u32) -> Wish {
+    let (most, directory) = (REPLICAS_MAX as u32, above.unwrap_or(1).max(1));
+    let asked = (asked > 0).then_some(asked);
+    let said = own.or(asked.filter(|_| directory > 1)).map(|said| said.clamp(1, most));
+    let replicas = match said {
+        Some(said) if said > directory => Some(said.min(nodes().max(directory))),
+        Some(said) => Some(said),
+        None => above,
+    };
+    Wish { counted: own.or(asked).unwrap_or(directory), replicas }
+}
+
+fn devices_for(policy: Policy) -> String {
     match policy.tier {
         Some(class) => format!("the tier '{}'", class.name()),
         None => "data without a wish, which goes to nvm, ssd or hdd".to_string(),
@@ -232,7 +256,8 @@ fn mix(seed: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::{
-        Candidate, Home, check, columns_possible, place, place_bag, place_columns, place_others, place_replica,
+        Candidate, Home, Wish, check, columns_possible, place, place_bag, place_columns, place_others, place_replica,
+        wish,
     };
     use base::error::ErrorKind;
     use base::id::{DeviceId, NodeId};
@@ -447,5 +472,38 @@ mod tests {
             assert_eq!(check(of(replicas)).is_ok(), is_possible, "{replicas}");
         }
         assert_eq!(place_bag(&[], of(3)).map_err(|error| error.kind()), Err(ErrorKind::Unsupported));
+    }
+
+    /// Which wish wins: a file's own one always, what was asked for where the directory wants several, else the directory's. Only a file's is cut by the
+    /// nodes that there are, and never below what its directory wants.
+    #[test]
+    fn wishes() {
+        let cases = [
+            // own, asked, above, nodes: counted, replicas
+            ((None, 0, None, 4), (1, None)),
+            ((None, 0, Some(1), 4), (1, Some(1))),
+            ((None, 0, Some(3), 4), (3, Some(3))),
+            ((None, 0, Some(5), 4), (5, Some(5))),
+            ((None, 3, None, 4), (3, None)),
+            ((None, 3, Some(1), 4), (3, Some(1))),
+            ((None, 3, Some(2), 4), (3, Some(3))),
+            ((None, 1, Some(2), 4), (1, Some(1))),
+            ((None, 10, Some(3), 4), (10, Some(4))),
+            ((None, 10, Some(3), 2), (10, Some(3))),
+            ((None, 10, Some(16), 4), (10, Some(10))),
+            ((None, 99, Some(2), 40), (99, Some(16))),
+            ((Some(2), 0, None, 4), (2, Some(2))),
+            ((Some(2), 3, Some(1), 1), (2, Some(1))),
+            ((Some(2), 3, Some(1), 0), (2, Some(1))),
+            ((Some(1), 3, Some(3), 4), (1, Some(1))),
+            ((Some(5), 3, Some(3), 4), (5, Some(4))),
+            ((Some(5), 3, Some(6), 4), (5, Some(5))),
+            ((Some(0), 0, Some(2), 4), (0, Some(1))),
+            ((Some(3), 0, Some(0), 9), (3, Some(3))),
+        ];
+        for ((own, asked, above, nodes), (counted, replicas)) in cases {
+            let won = wish(own, asked, above, || nodes);
+            assert_eq!(won, Wish { counted, replicas }, "{own:?}, {asked}, {above:?}, {nodes}");
+        }
     }
 }

@@ -1,27 +1,66 @@
 //! Wishes of files and directories: set, removed, inherited.
 
 use crate::convert;
+use crate::format::InodeRecord;
 use crate::key::Key;
+use crate::names::Found;
 use crate::path::Path;
-use crate::placement;
+use crate::placement::{self, Wish};
+use crate::quota::Taken;
 use crate::reply::Reply;
 use crate::state::State;
 use base::error::Result;
+use base::id::InodeId;
 use base::policy::Policy;
 
 impl State {
+    /// How many copies there shall be of a file, in a directory that wants `above`.
+    pub fn wish_of(&self, record: &InodeRecord, above: Option<u32>) -> Wish {
+        placement::wish(record.own_replicas(), record.asked, above, || self.devices.nodes())
+    }
+
     /// Does `SetPolicy`.
     pub fn set_policy(&mut self, path: &Path, policy: Policy) -> Result<Reply> {
         placement::check(policy)?;
-        let mut found = self.find(path)?;
-        if convert::policy(found.record.policy) != policy {
-            found.record.policy = (policy != Policy::default()).then(|| convert::policy_record(policy));
-            self.put(&Key::Inode(found.inode), &found.record);
-            if found.record.directory {
-                self.directories.clear();
+        let Found { inode, mut record, .. } = self.find(path)?;
+        if convert::policy(record.policy) == policy {
+            return Ok(Reply::Done);
+        }
+        let (before, own) = (Taken::of(&record), record.own_replicas());
+        record.policy = (policy != Policy::default()).then(|| convert::policy_record(policy));
+        let is_other = own != policy.replicas;
+        if record.directory {
+            self.put(&Key::Inode(inode), &record);
+            self.directories.clear();
+            if is_other {
+                self.rewant(inode, true);
+            }
+        } else {
+            if is_other {
+                // Who takes back what was said of the file wants it to be as its directory says, also if whoever made it asked for another number.
+                record.asked = policy.replicas.map_or(0, |_| record.asked);
+                let above = self.wish_above(path)?;
+                record.copies = record.counted_as(self.wish_of(&record, above));
+            }
+            self.put_file(inode, &record, before)?;
+            if is_other {
+                self.rewant_one(inode, &record);
             }
         }
         Ok(Reply::Done)
+    }
+
+    /// A file is gone through whose own wish is another one now, if it has or gets any bytes.
+    pub fn rewant_one(&mut self, inode: InodeId, record: &InodeRecord) {
+        if record.length > 0 || record.writer.is_some() {
+            self.rewant(inode, false);
+        }
+    }
+
+    /// How many copies the directory wants that a name is in.
+    pub fn wish_above(&mut self, path: &Path) -> Result<Option<u32>> {
+        let Some((above, _)) = path.split() else { return Ok(None) };
+        Ok(self.directory(above)?.policy.replicas)
     }
 
     /// Answers `GetPolicy`.

@@ -80,19 +80,20 @@ impl Taken {
 
 /// A way from a directory to the root. Damaged records may lead round in a circle: that comes back to where it was after 1, 2, 4, ... steps,
 /// whichever of these its length is below (Brent 1980).
-struct Way {
+pub struct Way {
     from: InodeId,
     steps: u64,
     passed: InodeId,
 }
 
 impl Way {
-    fn from(directory: InodeId) -> Way {
+    /// That from this directory.
+    pub fn from(directory: InodeId) -> Way {
         Way { from: directory, steps: 0, passed: directory }
     }
 
     /// `Corrupt` if it does not lead to the root.
-    fn goes_on(&mut self, at: InodeId) -> Result<()> {
+    pub fn goes_on(&mut self, at: InodeId) -> Result<()> {
         if at == self.passed {
             return Err(missing(&format!("the way from inode {} to the root", self.from)));
         }

@@ -77,6 +77,12 @@ pub struct State {
     pub counting: bool,
     /// What is on devices that do not count any more is being looked through in steps.
     pub recounting: bool,
+    /// Something is being gone through because its wish for copies changed.
+    pub rewanting: bool,
+    /// What has a lower number had its turn in this round.
+    pub rewant_from: InodeId,
+    /// The last that was damaged and passed over there since somebody asked.
+    pub passed_over: Option<Error>,
     /// Which quotas something in a directory counts against.
     pub quotas_known: quota::Known,
     /// Something was put on a list that the node works off: garbage, or a file whose writer went away.
@@ -138,6 +144,9 @@ impl State {
             collecting: true,
             counting: true,
             recounting: true,
+            rewanting: true,
+            rewant_from: InodeId(0),
+            passed_over: None,
             quotas_known: quota::Known::new(),
             made_work: true,
             garbage_from: GroupId(0),

@@ -32,6 +32,9 @@ const MERGE_AGE: Duration = Duration::from_secs(5);
 /// What the store does by itself goes on so much later when the log has no room for it now.
 const AGAIN_AFTER: Duration = Duration::from_millis(10);
 
+/// Between two steps of following changed wishes while others ask: such a step takes about as long.
+const REWANT_PAUSE: Duration = Duration::from_millis(1);
+
 /// What opening found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Opened {
@@ -97,6 +100,8 @@ pub struct Store<T> {
     effects: Vec<Effect<T>>,
     /// When something is taken apart beside them.
     pace: Pace,
+    /// When the next step of following changed wishes is due, and how many requests there were at the last one.
+    rewant: (Time, u64),
     settings: Settings,
     /// When the oldest change was made that is neither merged nor being merged.
     unmerged_since: Option<Time>,
@@ -155,6 +160,7 @@ impl<T> Store<T> {
             asked: 0,
             effects: Vec::new(),
             pace: Pace::default(),
+            rewant: (Time::ZERO, 0),
             settings: settings.clone(),
             unmerged_since: None,
             to_merge: None,
@@ -352,6 +358,8 @@ impl<T> Store<T> {
         self.tried("counting what quotas limit", counted);
         let recounted = self.recount();
         self.tried("looking through what was on lost devices", recounted);
+        let rewanted = self.rewant();
+        self.tried("following changed policies", rewanted);
         self.advance();
     }
 
@@ -428,6 +436,23 @@ impl<T> Store<T> {
         Ok(())
     }
 
+    fn rewant(&mut self) -> Result<()> {
+        let (due, asked) = self.rewant;
+        if self.state.rewanting && due <= self.state.now && self.has_room() {
+            let done = self.state.rewant_step();
+            if let Some(damaged) = self.state.passed_over.take() {
+                self.failures.insert("following changed policies", damaged);
+            }
+            if done? {
+                self.commit()?;
+            }
+            let is_asked = self.asked != asked;
+            let due = if is_asked { self.state.now.after(REWANT_PAUSE) } else { self.state.now };
+            self.rewant = (due, self.asked);
+        }
+        Ok(())
+    }
+
     /// When `tick` has something to do, or an overlay is old enough for `merge_job`; it may lie in the past.
     pub fn next_tick(&self) -> Option<Time> {
         let merge = match self.state.layers.is_merging() || self.merge_failure.is_some() {
@@ -438,7 +463,8 @@ impl<T> Store<T> {
             Some(Time::ZERO)
         } else {
             let collect = self.state.collecting.then(|| self.collect_due());
-            collect.into_iter().chain(self.state.sessions.next_end()).min()
+            let rewant = self.state.rewanting.then_some(self.rewant.0);
+            collect.into_iter().chain(rewant).chain(self.state.sessions.next_end()).min()
         };
         let work = work.filter(|_| self.part.leads());
         let work = work.map(|time| self.stuck.map_or(time, |stuck| stuck.max(time)));
@@ -545,6 +571,12 @@ impl<T> Store<T> {
     /// An error if what is listed as lacking replicas is not what the records of all groups say. Reads them all: for tests and simulations.
     pub fn check_lacking(&self) -> Result<()> {
         self.state.check_lacking()
+    }
+
+    /// An error unless everything wants as many replicas as its files do, but for what is still to be gone through; how many wishes are followed still.
+    /// Reads everything: for tests and simulations.
+    pub fn check_wishes(&self) -> Result<usize> {
+        self.state.check_wishes()
     }
 
     /// Whether changes are taken: `Full` while the log has no room, the failure after the log or the tree failed.

@@ -7,6 +7,7 @@ use base::acl::{Acl, AclEntry};
 use base::attributes::{Attributes, NewAttributes};
 use base::error::Result;
 use base::id::InodeId;
+use base::limit::REPLICAS_MAX;
 use prost::Message;
 
 /// Under `Key::Inode`.
@@ -63,7 +64,7 @@ pub struct InodeRecord {
     /// It has a record under `Key::Quota`.
     #[prost(bool, tag = "20")]
     pub quota: bool,
-    /// How often its bytes count against quotas; zero: once.
+    /// How often its bytes count against quotas, as its wish was when that was last followed (`placement::Wish::counted`); zero: once.
     #[prost(uint32, tag = "21")]
     pub copies: u32,
     /// Rises when its rights, its note or its extended attributes change.
@@ -83,6 +84,10 @@ pub struct InodeRecord {
     /// next change of the directory's names, so losing it does no harm: nobody counts the names then.
     #[prost(uint64, optional, tag = "29")]
     pub children: Option<u64>,
+    /// How many copies whoever made the file asked for; zero: nobody did, or an older program noted it. One that does not know the field drops it, and
+    /// the file follows its directory then.
+    #[prost(uint32, tag = "30")]
+    pub asked: u32,
 }
 
 /// A file that was closed although its holder in a gateway's protocol did not ask for that, because the gateway is gone or another one takes
@@ -239,12 +244,30 @@ impl InodeRecord {
             self.note.clone_from(note);
         }
         check_room(self)?;
-        self.copies = new.copies.unwrap_or(self.copies);
+        if let Some(copies) = new.copies {
+            self.set_copies(copies);
+        }
         self.modified = new.modified_ms.unwrap_or(self.modified);
         self.accessed = new.accessed_ms.unwrap_or(self.accessed);
         let judged = self.judged() != before;
         self.version = self.version.saturating_add(u64::from(judged));
         Ok(judged)
+    }
+
+    /// Somebody wishes for so many copies of this file; zero: for as many as its directory says. Of a directory it is only noted.
+    fn set_copies(&mut self, copies: u32) {
+        self.copies = copies;
+        if self.directory {
+            return;
+        }
+        let own = (copies > 0).then(|| copies.clamp(1, REPLICAS_MAX as u32));
+        if let Some(own) = own {
+            self.copies = own;
+        } else {
+            self.asked = 0;
+        }
+        let policy = PolicyRecord { replicas: own, ..self.policy.unwrap_or_default() };
+        self.policy = (policy != PolicyRecord::default()).then_some(policy);
     }
 
     /// What `version` counts the changes of, but for the extended attributes.

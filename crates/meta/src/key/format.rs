@@ -17,6 +17,7 @@ impl Key<'_> {
             | Key::Xattrs(inode)
             | Key::Quota(inode)
             | Key::Counting(inode)
+            | Key::Rewant(inode)
             | Key::Orphan(inode)
             | Key::Detached(inode) => out.extend_from_slice(&inode.0.to_be_bytes()),
             Key::Extent(inode, end) => {

@@ -21,6 +21,7 @@ mod nodes;
 mod pages;
 mod quotas;
 mod replicas;
+mod rewant;
 mod room;
 mod rules;
 mod steps;
