@@ -57,6 +57,7 @@ impl Corpus {
                 gone: vec![self.device],
                 replicas_max: 3,
                 short: vec![file::Replica { device: self.device, chunk: self.device }],
+                last: false,
             }),
         ]
     }
