@@ -165,11 +165,13 @@ pub enum Planted {
     PackedOnOne,
     /// A reader shows of a file that is being written what one replica has, and not what all have.
     TailSeenOfOne,
+    /// `meta`: what a device has that was given up counts again with it, as if nobody had gone on without it.
+    ReturnedReplicaBelieved,
 }
 
 impl Planted {
     /// Every one of them.
-    pub const ALL: [Planted; 80] = [
+    pub const ALL: [Planted; 81] = [
         Planted::AnsweredBeforeSync,
         Planted::AnsweredBeforeWrite,
         Planted::EarlyRecordsForgotten,
@@ -250,6 +252,7 @@ impl Planted {
         Planted::SentAgainFromWrongByte,
         Planted::PackedOnOne,
         Planted::TailSeenOfOne,
+        Planted::ReturnedReplicaBelieved,
     ];
 
     /// Whether only several nodes together can have it.
@@ -300,6 +303,7 @@ impl Planted {
             Planted::SentAgainFromWrongByte => Some("client written::again_from_its_end"),
             Planted::PackedOnOne => Some("client packer::on_all_replicas"),
             Planted::TailSeenOfOne => Some("client open::what_all_have"),
+            Planted::ReturnedReplicaBelieved => Some("meta lacking::returned::a_returned_replica_is_doubted"),
             Planted::PromiseForgotten => Some("quorum named::a_refusal_ends_no_promise"),
             _ => None,
         }
@@ -394,6 +398,7 @@ impl Planted {
             Planted::SentAgainFromWrongByte => "a file has bytes twice where it went on elsewhere",
             Planted::PackedOnOne => "a small file is named that a replica of it lacks",
             Planted::TailSeenOfOne => "a reader sees bytes that are gone when the writer is",
+            Planted::ReturnedReplicaBelieved => "a replica counts because its device is back",
         }
     }
 }
