@@ -30,7 +30,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinSet;
 
-/// The longest between two looks, and between two attempts to let a device count again on which files are open.
+/// The longest between two looks, and between two attempts to let a device count again on which something goes on.
 const LOOK_MOST: Duration = Duration::from_secs(10);
 
 /// Whoever asks whether something is won waits after each page so many times as long as it took: a device of ten million groups of one copy
@@ -312,7 +312,7 @@ fn rack_of(info: &NodeInfo) -> Option<(String, String)> {
 pub struct TakeBack {
     under_way: Claims<DeviceId>,
     returning: JoinSet<(DeviceId, bool)>,
-    /// Until when those are left alone on which files are open.
+    /// Until when those are left alone on which something goes on.
     later: BTreeMap<DeviceId, Time>,
 }
 
@@ -330,6 +330,7 @@ impl Job for TakeBack {
         let still = leading.jobs.still();
         // One that is to be emptied leaves the store when it is.
         let later: BTreeSet<DeviceId> = self.later.keys().copied().collect();
+        leading.away.keep_back(later.clone());
         let waits = |info: &DeviceInfo| {
             info.lost && !info.draining && !still.contains(&info.device) && !later.contains(&info.device)
         };
@@ -344,12 +345,12 @@ impl Job for TakeBack {
                 let (node, leading) = (node.clone(), leading.clone());
                 self.returning.spawn(async move {
                     let taken = leading.meanwhile(take_back(&node, &leading, &handle)).await;
-                    let is_open = matches!(&taken, Some(Ok(true)));
+                    let is_later = matches!(&taken, Some(Ok(true)));
                     if let Some(taken) = taken {
                         said(&node, TakeBack::NAME, taken.map(drop));
                     }
                     drop(claim);
-                    (info.device, is_open)
+                    (info.device, is_later)
                 });
             }
         }
@@ -367,12 +368,12 @@ async fn is_named(leading: &Leading, device: DeviceId) -> Result<bool> {
 }
 
 /// Deletes all that is on a device which nothing names, and lets it count again. So nothing that it had before is ever taken for a replica but what is
-/// named there all the time; a copy that somebody makes there meanwhile is claimed, and waited for. True: it does not count yet because files are open
+/// named there all the time; a copy that somebody makes there meanwhile is claimed, and waited for. True: it does not count for some time because files are open
 /// there. How they end is asked of it as of one that was given up (`orphans`), and not of one that counts again.
 async fn take_back(node: &Node, leading: &Leading, handle: &DeviceHandle) -> Result<bool> {
     let left = compare(node, leading, handle).await?;
     if left.claimed > 0 || left.newer > 0 || left.open > 0 {
-        return Ok(left.open > 0);
+        return Ok(left.newer + left.open > 0);
     }
     drop_bags_that_it_left(leading, handle).await?;
     match leading.metadata.ask(meta::Request::DeviceBack { device: handle.id() }).await {

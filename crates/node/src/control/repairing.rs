@@ -20,7 +20,7 @@ use base::moved::Moved;
 use base::planted::Planted;
 use base::unit::Time;
 use meta::Caller;
-use meta::request::LackingColumn;
+use meta::request::{DeviceInfo, Lack, LackingColumn};
 use net::message::{Done, device as wire, file};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -113,7 +113,7 @@ impl Job for Repair {
 impl Repair {
     /// Begins as many copies as may be under way.
     async fn begin(&mut self, node: &Arc<Node>, leading: &Arc<Leading>) -> Result<()> {
-        let (mut after, mut waits) = (None, String::new());
+        let (mut after, mut waits, mut returning) = (None, String::new(), None);
         for page in 0..PAGES_MAX {
             if self.under_way.len() >= REPAIRS_MAX {
                 if page == 0 {
@@ -128,8 +128,15 @@ impl Repair {
             let meta::Reply::Lacking { groups, resume, .. } = leading.metadata.ask(request).await? else {
                 unreachable!("what lacks replicas was asked for")
             };
+            if returning.is_none() && groups.iter().any(|group| group.lack == Lack::NoneLeft) {
+                returning = Some(returning_devices(node, leading).await?);
+            }
+            let returns = |device: &DeviceId| returning.as_ref().is_some_and(|devices| devices.contains(device));
             for group in groups {
                 for column in group.columns {
+                    if column.from.iter().any(returns) {
+                        continue;
+                    }
                     if self.under_way.len() < REPAIRS_MAX
                         && let Err(why) = self.begin_one(node, leading, (group.group, &column))
                         && waits.is_empty()
@@ -247,6 +254,15 @@ impl Repair {
             node.log.say(Level::Warn, "repair", &text, &[("group", &of.0), ("chunk", &of.1)]);
         }
     }
+}
+
+/// Devices that are back and count in a moment: what is nowhere else is there then, and need not be copied.
+async fn returning_devices(node: &Node, leading: &Leading) -> Result<BTreeSet<DeviceId>> {
+    let returns = |info: &&DeviceInfo| {
+        let is_able = || leading.device_handle(node, info.device).is_ok_and(|handle| handle.is_able());
+        info.lost && info.may_return && !info.draining && !leading.away.is_kept_back(info.device) && is_able()
+    };
+    Ok(leading.devices().await?.iter().filter(returns).map(|info| info.device).collect())
 }
 
 /// Makes a replica of a chunk that has so many bytes. `again`: one is named there, and doubted.
