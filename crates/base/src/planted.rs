@@ -171,11 +171,13 @@ pub enum Planted {
     SharedLowered,
     /// A writer makes its groups with the wish that held when it began.
     WriterKeepsOldWish,
+    /// `meta`: what a device has that was given up counts again with it, as if nobody had gone on without it.
+    ReturnedReplicaBelieved,
 }
 
 impl Planted {
     /// Every one of them.
-    pub const ALL: [Planted; 83] = [
+    pub const ALL: [Planted; 84] = [
         Planted::AnsweredBeforeSync,
         Planted::AnsweredBeforeWrite,
         Planted::EarlyRecordsForgotten,
@@ -259,6 +261,7 @@ impl Planted {
         Planted::PolicyForgottenAtStep,
         Planted::SharedLowered,
         Planted::WriterKeepsOldWish,
+        Planted::ReturnedReplicaBelieved,
     ];
 
     /// Whether only several nodes together can have it.
@@ -312,6 +315,7 @@ impl Planted {
             Planted::PolicyForgottenAtStep | Planted::SharedLowered | Planted::WriterKeepsOldWish => {
                 Some("meta rewant::planted_faults_are_seen")
             }
+            Planted::ReturnedReplicaBelieved => Some("meta lacking::returned::a_returned_replica_is_doubted"),
             Planted::PromiseForgotten => Some("quorum named::a_refusal_ends_no_promise"),
             _ => None,
         }
@@ -409,6 +413,7 @@ impl Planted {
             Planted::PolicyForgottenAtStep => "most files of a directory do not follow its changed policy",
             Planted::SharedLowered => "a small file loses copies because another one in its group wants fewer",
             Planted::WriterKeepsOldWish => "a file that is being written does not follow a changed policy",
+            Planted::ReturnedReplicaBelieved => "a replica counts because its device is back",
         }
     }
 }

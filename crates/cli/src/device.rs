@@ -36,7 +36,7 @@ enum What {
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  stormwell device ls
 
-States: `serving`; `draining` after `device rm` or `node drain`, while it is being emptied, with how far that is below it; `out of service` after a failed sync or a second failed write, which no other may follow, reads go on; `lost` after `device lost`, or by itself when it was away for `repair_after`, until it answers and nothing is left there that is nowhere else; `missing` if it could not be
+States: `serving`; `draining` after `device rm` or `node drain`, while it is being emptied, with how far that is below it; `out of service` after a failed sync or a second failed write, which no other may follow, reads go on; `lost` after `device lost`, until it answers and nothing is left there that is nowhere else, or by itself when it was away for `repair_after`, until it answers; `missing` if it could not be
 opened when the server started. Bytes on a missing device are answered with an error; all others are served.
 
 In a cluster a device is shown, and named, as NODE:DIRECTORY: each machine may have a directory of that name.")]

@@ -40,8 +40,12 @@ pub fn policy(record: Option<PolicyRecord>) -> Policy {
 pub fn column_records(layout: &Layout) -> Vec<ColumnRecord> {
     let replicas = |column: &Column| {
         let chunk = column.chunk().to_bytes();
-        let replica =
-            |device: DeviceId| ReplicaRecord { device: device.to_bytes().to_vec(), chunk: chunk.to_vec(), start: 0 };
+        let replica = |device: DeviceId| ReplicaRecord {
+            device: device.to_bytes().to_vec(),
+            chunk: chunk.to_vec(),
+            start: 0,
+            doubted: false,
+        };
         column.devices().map(replica).collect()
     };
     layout.columns().iter().map(|column| ColumnRecord { replicas: replicas(column) }).collect()
@@ -78,7 +82,7 @@ pub fn placed(group: GroupId, record: &GroupRecord) -> Result<NewGroup> {
 /// The same of a group of any kind.
 pub fn known(group: GroupId, record: &GroupRecord) -> Result<KnownGroup> {
     let layout = if record.is_newer() { None } else { Some(placed(group, record)?.layout) };
-    Ok(KnownGroup { group, layout })
+    Ok(KnownGroup { group, layout, open: record.open })
 }
 
 /// A stored quota.

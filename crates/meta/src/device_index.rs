@@ -123,7 +123,7 @@ mod tests {
         let replica = |device: u64| ReplicaRecord {
             device: DeviceId(device.into()).to_bytes().to_vec(),
             chunk: vec![7; 16],
-            start: 0,
+            ..ReplicaRecord::default()
         };
         let columns = vec![ColumnRecord { replicas: on.map(replica).collect() }; 2];
         GroupRecord { columns, length, ..GroupRecord::default() }.encode_to_vec()

@@ -1,6 +1,6 @@
 //! Devices: which exist (remembered) and how full they are (reported, forgotten when the store is opened again).
 
-use crate::format::DeviceRecord;
+use crate::format::{DeviceRecord, GroupRecord};
 use crate::key::{Key, after_prefix, wide_at};
 use crate::placement::{self, Candidate, Home};
 use crate::reply::Reply;
@@ -153,6 +153,11 @@ impl Devices {
         nodes.len() as u32
     }
 
+    /// What is known of a device, but for whether it is silent.
+    pub fn device(&self, device: DeviceId) -> Option<&DeviceInfo> {
+        self.known.get(&device).map(|device| &device.info)
+    }
+
     /// The device is none of the store's any more.
     pub fn removed(&mut self, device: DeviceId) {
         if let Some(removed) = self.known.remove(&device) {
@@ -233,10 +238,12 @@ impl State {
         Ok(candidates)
     }
 
-    /// Why it is read from this device only if others cannot be read from: it does not count any more, or its node is silent.
-    pub fn is_away(&self, device: DeviceId) -> (bool, bool) {
+    /// Why a group is read from this device only if others cannot be read from: what it has does not count, or its node is silent.
+    pub fn is_away(&self, group: &GroupRecord, device: DeviceId) -> (bool, bool) {
         let silent = self.devices.node_of(device).is_some_and(|node| self.nodes.is_silent(node, self.now));
-        (!self.devices.counts(device), silent)
+        let mut replicas = group.columns.iter().flat_map(|column| &column.replicas);
+        let is_doubted = replicas.any(|replica| replica.doubted && replica.device == device.to_bytes());
+        (is_doubted || !self.devices.counts(device), silent)
     }
 
     /// The devices that the replicas of a new group are chosen from: in a store of many those that its columns are. The others are there as places
@@ -258,10 +265,11 @@ impl State {
                 let next = racks.len() as u32;
                 *racks.entry(rack).or_insert(next)
             });
-            let takes = self.is_usable(device) && !device.info.full && !avoid.contains(&device.info.device);
+            let serves = self.is_usable(device) && !avoid.contains(&device.info.device);
+            let takes = serves && !device.info.full;
             let (lost, returns) =
                 (device.info.is_gone() || device.info.draining, device.info.lost && device.info.may_return);
-            Home { candidate: candidate(device), rack, takes, lost, returns }
+            Home { candidate: candidate(device), rack, serves, takes, lost, returns }
         };
         self.devices.known.values().map(home).collect()
     }

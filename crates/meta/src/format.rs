@@ -291,6 +291,9 @@ pub struct ReplicaRecord {
     /// (`base::id::NodeId::start`).
     #[prost(uint64, tag = "3")]
     pub start: u64,
+    /// Of a closed group: its device was given up while another replica was good. It is not good before it was compared with one that is.
+    #[prost(bool, tag = "4")]
+    pub doubted: bool,
 }
 
 /// Under `Key::GarbageRange`.

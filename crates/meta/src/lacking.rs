@@ -5,6 +5,10 @@
 //! lack some is not looked for but written down, by the change that makes the lack: every record of a group is put by `State::put_group`, which
 //! compares what the record says with the devices that count. A device that is lost, or that is none of the store's any more, makes a lack in
 //! groups that are not changed with it: those are looked through in steps (`State::recount_step`).
+//!
+//! A replica on a device that does not count is doubted (`ReplicaRecord::doubted`) where a good one is elsewhere: when the device counts again it
+//! does not before it was compared with a good one (`AddReplica`), or was made anew. Where no other is good it counts with its device, as that of one
+//! that was away for a moment: nothing was written, and what is to be freed waits for it.
 
 use crate::convert;
 use crate::format::{ColumnRecord, DeviceRecord, GroupRecord, RecountRecord, ReplicaRecord};
@@ -23,15 +27,32 @@ use prost::Message;
 /// Most groups that one step of a recount changes: with the widest ones, of 48 replicas and 2 KiB each, 140 KiB of log.
 const RECOUNT_STEP: usize = 64;
 
+/// Devices looked at in one step for places of groups that would lack a replica: some milliseconds, in a store of however many.
+const HOMES_LOOKED_AT: usize = 100_000;
+
 impl State {
     /// Puts a group's record, in the transaction under way: the only way to do that. It is listed as lacking replicas, or no more.
     pub fn put_group(&mut self, group: GroupId, mut record: GroupRecord) {
         self.check_replicas(group, &record);
+        self.doubt(&mut record);
         let lack = self.lack_of(&record);
         if self.planted != Some(Planted::LackNotMarked) || lack.is_none() {
             self.enlist(group, &mut record, lack);
         }
         self.put(&Key::Group(group), &record);
+    }
+
+    /// Doubts the replicas of a closed group on devices that do not count, in columns that have a good one.
+    fn doubt(&self, record: &mut GroupRecord) {
+        if record.open || record.is_newer() || self.planted == Some(Planted::ReturnedReplicaBelieved) {
+            return;
+        }
+        for column in record.columns.iter_mut().filter(|column| column.replicas.len() > 1) {
+            let has_good = self.good(column).next().is_some();
+            for replica in column.replicas.iter_mut().filter(|replica| has_good && !self.is_there(replica)) {
+                replica.doubted = true;
+            }
+        }
     }
 
     /// An open group has the replicas that it was placed with: its writer counts what it wrote by what all of them have, and so does who ends it
@@ -141,8 +162,16 @@ impl State {
             let listed = Lack::all().find(|lack| u32::from(lack.code()) + 1 == record.lacking);
             let lack = self.lack_of(&record);
             let mut replicas = record.columns.iter().flat_map(|column| &column.replicas);
-            if listed != lack && !replicas.any(|replica| recounted.contains(&replica.device)) {
+            let is_recounted = replicas.any(|replica| recounted.contains(&replica.device));
+            if listed != lack && !is_recounted {
                 return wrong(format!("group {group} lacks {lack:?} and is listed as {listed:?}: {record:?}"));
+            }
+            let believes = |column: &ColumnRecord| {
+                let believed = |replica: &ReplicaRecord| !replica.doubted && !self.is_there(replica);
+                self.good(column).next().is_some() && column.replicas.iter().any(believed)
+            };
+            if !record.open && !record.is_newer() && !is_recounted && record.columns.iter().any(believes) {
+                return wrong(format!("group {group} believes a replica that does not count: {record:?}"));
             }
             let Some(listed) = listed else { continue };
             said.push((listed.code(), group));
@@ -177,10 +206,26 @@ impl State {
         DeviceId::from_slice(&replica.device).is_some_and(|device| self.devices.node_of(device).is_some())
     }
 
-    /// The replicas of a column that are to be relied on: those on the store's devices that are not lost.
+    /// Whether a replica is on one of the store's devices that is not lost.
+    fn is_there(&self, replica: &ReplicaRecord) -> bool {
+        DeviceId::from_slice(&replica.device).is_some_and(|device| self.devices.counts(device))
+    }
+
+    /// Whether a replica is to be relied on.
+    fn is_good(&self, replica: &ReplicaRecord) -> bool {
+        !replica.doubted && self.is_there(replica)
+    }
+
+    /// Whether a replica is good as soon as its device counts again, which nobody said to be gone.
+    fn is_waited_for(&self, replica: &ReplicaRecord) -> bool {
+        let device = DeviceId::from_slice(&replica.device).and_then(|device| self.devices.device(device));
+        !replica.doubted && device.is_some_and(|device| !device.is_gone())
+    }
+
+    /// The devices of the replicas of a column that are to be relied on.
     fn good<'a>(&'a self, column: &'a ColumnRecord) -> impl Iterator<Item = DeviceId> + 'a {
-        let devices = column.replicas.iter().filter_map(|replica| DeviceId::from_slice(&replica.device));
-        devices.filter(|device| self.devices.counts(*device))
+        let good = column.replicas.iter().filter(|replica| self.is_good(replica));
+        good.filter_map(|replica| DeviceId::from_slice(&replica.device))
     }
 
     /// Answers `Lacking`.
@@ -232,20 +277,38 @@ impl State {
         let placed = convert::placed(group, record)?;
         let mut columns = Vec::new();
         for (index, column) in record.columns.iter().enumerate() {
-            let mut from: Vec<DeviceId> = self.good(column).collect();
-            if from.len() >= wanted(record, index) {
+            if self.good(column).count() >= wanted(record, index) {
                 continue;
             }
             let has: Vec<DeviceId> = placed.layout.columns()[index].devices().collect();
-            if from.is_empty() {
-                // What is there is better than nothing, should it answer.
-                from.clone_from(&has);
-            }
+            let from = self.copied_from(column);
+            let takes = |device: &DeviceId| homes.iter().any(|home| home.candidate.device == *device && home.serves);
+            let again = self
+                .doubted(column)
+                .filter(|device| takes(device) && (self.good(column).next().is_some() || from.contains(device)));
+            let again = again.collect();
             let length = column_length(record, index);
             let to = placement::place_replica(homes, &has, length, self.random.next());
-            columns.push(LackingColumn { chunk: placed.layout.columns()[index].chunk(), length, from, to });
+            columns.push(LackingColumn { chunk: placed.layout.columns()[index].chunk(), length, from, to, again });
         }
         Ok(LackingGroup { group, lack, columns })
+    }
+
+    /// The devices of the replicas of a column that are doubted, and would be good else.
+    fn doubted<'a>(&'a self, column: &'a ColumnRecord) -> impl Iterator<Item = DeviceId> + 'a {
+        let doubted = column.replicas.iter().filter(|replica| replica.doubted && self.is_there(replica));
+        doubted.filter_map(|replica| DeviceId::from_slice(&replica.device))
+    }
+
+    /// Where a column is copied from: the good ones; if there are none those that are good when they are back. Else what is there is better than
+    /// nothing, should it answer.
+    fn copied_from(&self, column: &ColumnRecord) -> Vec<DeviceId> {
+        let those = |is: &dyn Fn(&ReplicaRecord) -> bool| -> Vec<DeviceId> {
+            let replicas = column.replicas.iter().filter(|replica| is(replica));
+            replicas.filter_map(|replica| DeviceId::from_slice(&replica.device)).collect()
+        };
+        let (good, waited) = (those(&|replica| self.is_good(replica)), those(&|replica| self.is_waited_for(replica)));
+        [good, waited, those(&|_| true)].into_iter().find(|devices| !devices.is_empty()).unwrap_or_default()
     }
 
     /// Does `AddReplica`: the chunk of a closed group is on another device, too. Of a lost device nothing is named any more that has enough
@@ -263,55 +326,60 @@ impl State {
         let of_chunk = |column: &ColumnRecord| column.replicas.iter().any(|replica| replica.chunk == chunk.to_bytes());
         let Some(at) = record.columns.iter().position(of_chunk) else { return gone(format!("has no chunk {chunk}")) };
         let column = &record.columns[at];
-        let has = |device: DeviceId| column.replicas.iter().any(|replica| replica.device == device.to_bytes());
-        if has(to) {
+        let on = |device: DeviceId| column.replicas.iter().position(|replica| replica.device == device.to_bytes());
+        let again = on(to);
+        if again.is_some_and(|again| !column.replicas[again].doubted) {
             return Ok(Reply::Done);
         }
-        if !has(from) {
+        if on(from).is_none() {
             return gone(format!("has no chunk {chunk} on device {from} any more"));
         }
         // What was to take nothing new before this was asked may be removed any moment.
-        if target.draining || target.lost {
+        if target.lost || target.draining && again.is_none() {
             return gone(format!("cannot have one on device {to}, which takes nothing new"));
         }
         let (good, wanted) = (self.good(column).count(), wanted(&record, at));
         if good >= wanted {
             return gone(format!("has {good} replicas of chunk {chunk} and wants {wanted}"));
         }
-        if good > 0 && !self.devices.counts(from) {
+        if !self.copied_from(column).contains(&from) || again.is_some() && good == 0 && from != to {
             return gone(format!("has better replicas of chunk {chunk} than the one on device {from}"));
+        }
+        if let Some(again) = again {
+            record.columns[at].replicas[again].doubted = false;
+            self.strike(&mut record);
+            self.put_group(group, record);
+            return Ok(Reply::Done);
         }
         if column.replicas.len() >= REPLICAS_MAX {
             // No column can have more. One that counts is there: what does not can go.
             let may_go = |replica: &ReplicaRecord| {
                 let device = DeviceId::from_slice(&replica.device);
-                good > 0 && device.is_none_or(|device| device != from && !self.devices.counts(device))
+                good > 0 && !self.is_good(replica) && device != Some(from)
             };
             let Some(one) = column.replicas.iter().position(may_go) else {
                 return gone(format!("has {REPLICAS_MAX} replicas of chunk {chunk}, which is the most"));
             };
             record.columns[at].replicas.remove(one);
         }
-        let replica = ReplicaRecord { device: to.to_bytes().to_vec(), chunk: chunk.to_bytes().to_vec(), start: 0 };
+        let (device, chunk) = (to.to_bytes().to_vec(), chunk.to_bytes().to_vec());
+        let replica = ReplicaRecord { device, chunk, start: 0, doubted: false };
         record.columns[at].replicas.push(replica);
         self.strike(&mut record);
         self.put_group(group, record);
         Ok(Reply::Done)
     }
 
-    /// Names no replicas any more on devices that do not count, in columns that have enough others. Elsewhere they come last: they may have
+    /// Names no replicas any more that are not to be relied on, in columns that have enough others. Elsewhere they come last: they may have
     /// bytes that nothing else has.
     pub fn strike(&self, record: &mut GroupRecord) {
         let wanted: Vec<usize> = (0..record.columns.len()).map(|index| wanted(record, index)).collect();
         for (column, wanted) in record.columns.iter_mut().zip(wanted) {
-            let counts = |replica: &ReplicaRecord| {
-                DeviceId::from_slice(&replica.device).is_some_and(|device| self.devices.counts(device))
-            };
-            let enough = column.replicas.iter().filter(|replica| counts(replica)).count() >= wanted;
+            let enough = self.good(column).count() >= wanted;
             if enough || self.planted == Some(Planted::SilentReplicaDropped) {
-                column.replicas.retain(counts);
+                column.replicas.retain(|replica| self.is_good(replica));
             } else {
-                column.replicas.sort_by_key(|replica| !counts(replica));
+                column.replicas.sort_by_key(|replica| !self.is_good(replica));
             }
         }
     }
@@ -329,14 +397,22 @@ impl State {
         Ok(Reply::Done)
     }
 
-    /// Does `DeviceBack`. Memory follows when it is committed. Nothing names the device then, nor did anything begin to since it was given up, so
-    /// nothing of what it had before is taken for a replica.
+    /// Does `DeviceBack`. Memory follows when it is committed. Nothing began to name the device since it was given up. What does still is doubted
+    /// where a good replica is elsewhere, once all was looked through; what counts again with it is looked through after this. Nothing names one that
+    /// a person gave up.
     pub fn take_device_back(&mut self, device: DeviceId) -> Result<Reply> {
         let record = self.device_record(device)?;
-        if record.lost {
-            self.check_not_named(device, "it does not count yet")?;
-            self.put(&Key::Device(device), &DeviceRecord { lost: false, may_return: false, ..record });
+        if !record.lost {
+            return Ok(Reply::Done);
         }
+        if !record.may_return {
+            self.check_not_named(device, "it does not count yet")?;
+        } else if self.layers.has(&Key::Recount(device))? {
+            let text = format!("what device {device} had is still looked through; it does not count yet");
+            return Err(Error::new(ErrorKind::Busy, text));
+        }
+        self.put(&Key::Device(device), &DeviceRecord { lost: false, may_return: false, ..record });
+        self.recount(device);
         Ok(Reply::Done)
     }
 
@@ -347,6 +423,10 @@ impl State {
         let mut homes = if groups.is_empty() { Vec::new() } else { self.homes(&[device]) };
         let returns = |home: &mut Home| home.returns |= home.candidate.device == device;
         homes.iter_mut().for_each(returns);
+        if !homes.iter().any(|home| home.takes) {
+            return Ok(Reply::LacksWithout { any: false, resume: None });
+        }
+        let mut looks = HOMES_LOOKED_AT / homes.len().max(1);
         for group in groups {
             let record = match self.layers.record::<GroupRecord>(&Key::Group(group)) {
                 Ok(Some(record)) if !record.is_newer() && !record.open && record.references > 0 => record,
@@ -354,23 +434,28 @@ impl State {
                 Err(error) if error.kind() != ErrorKind::Corrupt => return Err(error),
                 _ => continue,
             };
-            let lacks = |(index, column): (usize, &ColumnRecord)| {
+            let mut lacks = |(index, column): (usize, &ColumnRecord)| {
                 let good: Vec<DeviceId> = self.good(column).collect();
-                let has_place = || {
+                let mut has_place = || {
+                    looks = looks.saturating_sub(1);
                     let has = column.replicas.iter().filter_map(|replica| DeviceId::from_slice(&replica.device));
                     let length = column_length(&record, index);
                     placement::place_replica(&homes, &has.collect::<Vec<_>>(), length, 0).is_some()
                 };
                 good.contains(&device) && (2..=wanted(&record, index)).contains(&good.len()) && has_place()
             };
-            if record.columns.iter().enumerate().any(lacks) {
+            if record.columns.iter().enumerate().any(&mut lacks) {
                 return Ok(Reply::LacksWithout { any: true, resume: None });
+            }
+            if looks == 0 {
+                return Ok(Reply::LacksWithout { any: false, resume: Some(group) });
             }
         }
         Ok(Reply::LacksWithout { any: false, resume })
     }
 
-    /// What lies on this device does not count any more, from the end of this transaction on: it is looked through for what lacks replicas then.
+    /// What lies on this device does not count any more, or does again, from the end of this transaction on: it is looked through for what lacks
+    /// replicas then.
     pub fn recount(&mut self, device: DeviceId) {
         self.put(&Key::Recount(device), &RecountRecord::default());
         self.recounting = true;

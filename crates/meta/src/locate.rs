@@ -31,10 +31,11 @@ impl Groups {
         Ok(match self.0.entry(group) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(place) => {
-                let mut placed = convert::placed(group, &state.group(group)?)?;
+                let record = state.group(group)?;
+                let mut placed = convert::placed(group, &record)?;
                 // Of an open one all have to answer, and each is known by its place.
                 if placed.layout.has_several() && !extent.open {
-                    placed.layout = placed.layout.sorted_by_key(|device| state.is_away(device));
+                    placed.layout = placed.layout.sorted_by_key(|device| state.is_away(&record, device));
                 }
                 place.insert(placed)
             }

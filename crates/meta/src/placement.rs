@@ -31,6 +31,8 @@ pub struct Home {
     pub candidate: Candidate,
     /// Which rack its node is in; none: nobody said.
     pub rack: Option<u32>,
+    /// Whether it can be written to now.
+    pub serves: bool,
     /// Whether it takes a replica now.
     pub takes: bool,
     /// What it has does not count, or not for long: it is lost, or being emptied.
@@ -327,6 +329,7 @@ mod tests {
             let home = |(candidate, (rack, takes, lost)): (&Candidate, &(u32, bool, u32))| Home {
                 candidate: *candidate,
                 rack: Some(*rack).filter(|rack| *rack > 0),
+                serves: *takes,
                 takes: *takes && *lost > 0,
                 lost: *lost == 0,
                 returns: false,
@@ -361,7 +364,7 @@ mod tests {
         fn others(candidates in candidates(), wanted in 0..5usize, room in 1..u64::MAX, seed in any::<u64>()) {
             let one_class = |candidate: &Candidate| Candidate { class: Class::Ssd, ..*candidate };
             let candidates: Vec<Candidate> = candidates.iter().map(one_class).collect();
-            let home = |candidate: &Candidate| Home { candidate: *candidate, rack: None, takes: true, lost: false, returns: false };
+            let home = |candidate: &Candidate| Home { candidate: *candidate, rack: None, serves: true, takes: true, lost: false, returns: false };
             let homes: Vec<Home> = candidates.iter().map(home).collect();
             let Some(head) = candidates.first() else { return Ok(()) };
             let placed = place_others(&homes, head.device, wanted, room, seed);

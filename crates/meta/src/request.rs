@@ -565,8 +565,8 @@ pub enum Request {
         /// Devices that shall get no replica now.
         avoid: Vec<DeviceId>,
     },
-    /// The chunk of a closed group is on another device, too, under the same name. `Done`; `Stale` if the group is garbage, wants no more
-    /// replicas, or has none to be relied on where this one was copied from.
+    /// The chunk of a closed group is on another device, too, under the same name; where a replica was named there that is doubted, it is not any more.
+    /// `Done`; `Stale` if the group is garbage, wants no more replicas, or has none to be relied on where this one was copied from.
     AddReplica {
         /// The group.
         group: GroupId,
@@ -588,7 +588,9 @@ pub enum Request {
         /// Which.
         device: DeviceId,
     },
-    /// It is there again, and has no replica of anything: it counts as any other. `Done`; `Busy` while a group names it.
+    /// It is there again, nothing is on it that the metadata do not know, and no open group names it: it counts as any other, and what it has does, but for
+    /// replicas that are doubted (`LackingColumn::again`). `Done`; `Busy` while what it had is looked through, and while a group names one that a
+    /// person gave up.
     DeviceBack {
         /// Which.
         device: DeviceId,

@@ -5,6 +5,7 @@ pub mod claims;
 pub mod cluster;
 pub mod collecting;
 pub mod comparing;
+mod confirming;
 pub mod copying;
 pub mod drain;
 pub mod forgetting;

@@ -35,6 +35,8 @@ pub struct KnownGroup {
     pub group: GroupId,
     /// Where its bytes are; none: only a newer program knows what kind of group it is.
     pub layout: Option<Layout>,
+    /// Whether it may still be written.
+    pub open: bool,
 }
 
 /// What a group lacks that has fewer replicas than it wants: what the worst of its columns does.
@@ -86,6 +88,9 @@ pub struct LackingColumn {
     pub from: Vec<DeviceId>,
     /// Where another one may be; none: on no device at present.
     pub to: Option<DeviceId>,
+    /// Devices on which one is that is doubted since they were given up: it is good when it was compared with one of `from`, and found to be the same
+    /// or made anew. If the device is one of `from` there is nothing to compare it with.
+    pub again: Vec<DeviceId>,
 }
 
 /// How many groups lack replicas, and how many bytes these have.

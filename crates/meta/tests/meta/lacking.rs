@@ -1,5 +1,7 @@
 //! Groups that have fewer replicas than they want are listed by whatever makes the lack, and get replicas until they have enough.
 
+mod returned;
+
 use crate::world::{World, append, create, delete, mkdir, path};
 use base::env::Random;
 use base::error::{ErrorKind, Result};
@@ -104,13 +106,14 @@ pub fn lacking(world: &mut World) -> (Vec<LackingGroup>, Lacks) {
     }
 }
 
-/// Adds every replica that is asked for and has a place; how many.
+/// Adds every replica that is asked for and has a place, and finds those to be the same that are doubted; how many.
 pub fn repair(world: &mut World) -> usize {
     let mut added = 0;
     for group in lacking(world).0 {
         for column in group.columns {
-            if let Some(to) = column.to {
-                let (from, chunk) = (column.from[0], column.chunk);
+            if let Some(to) = column.again.first().copied().or(column.to) {
+                let from = if column.from.contains(&to) { to } else { column.from[0] };
+                let chunk = column.chunk;
                 world.ask(Request::AddReplica { group: group.group, chunk, from, to }).expect("added");
                 added += 1;
             }
@@ -267,8 +270,8 @@ fn device_info(world: &mut World, device: DeviceId) -> DeviceInfo {
     }
 }
 
-/// A device that was given up by itself counts again once nothing names it, over a restart, and takes replicas as any other. A person who says
-/// meanwhile that it is gone for good is believed. Whether anything is won by giving one up is known: not where files want one copy, nor where
+/// A device that was given up by itself counts again, over a restart, and takes replicas as any other. A person who says
+/// meanwhile that it is gone for good is believed: then it does once nothing names it. Whether anything is won by giving one up is known: not where files want one copy, nor where
 /// there is no other one.
 #[test]
 fn given_up_and_back() {
@@ -291,7 +294,6 @@ fn given_up_and_back() {
     world.pass(Duration::from_secs(1));
     let info = device_info(&mut world, once);
     assert!(info.lost && info.may_return && !info.is_gone(), "{info:?}");
-    assert_eq!(world.refusal(back.clone()), ErrorKind::Busy, "all groups name it");
     let only_there = lacking(&mut world).0.into_iter().find(|group| group.lack == Lack::NoneLeft).expect("one");
     assert_eq!(only_there.columns[0].from, [once]);
     while repair(&mut world) > 0 {}
@@ -319,6 +321,7 @@ fn given_up_and_back() {
     (11..15).for_each(|number| report(&mut world, number));
     assert!(device_info(&mut world, once).is_gone());
     world.pass(Duration::from_secs(1));
+    assert_eq!(world.refusal(back.clone()), ErrorKind::Busy, "groups name it");
     while repair(&mut world) > 0 {}
     world.ask(back).expect("so it can come back, too");
     world.store().check_lacking().expect("as the records say");
@@ -471,7 +474,7 @@ fn listed_as_recorded() {
                     given_up.push(device);
                 }
                 11 => {
-                    // As soon as nothing names it.
+                    // As soon as what it has was looked through, or nothing names it.
                     given_up.retain(|device| world.ask(Request::DeviceBack { device: *device }).is_err());
                 }
                 12 => world.merge(),
@@ -492,6 +495,11 @@ fn listed_as_recorded() {
         let (groups, lacks) = lacking(&mut world);
         assert!(!lacks.recounting && groups.iter().all(|group| group.columns.iter().all(|column| column.to.is_none())));
         assert_eq!(groups, [], "seed {seed}: five devices less two are enough for three replicas");
+        given_up.retain(|device| world.ask(Request::DeviceBack { device: *device }).is_err());
+        world.pass(Duration::from_secs(1));
+        while repair(&mut world) > 0 {}
+        assert_eq!(lacking(&mut world).0, [], "seed {seed}: what is back has no part in anything, or is compared");
+        world.store().check_lacking().unwrap_or_else(|error| panic!("seed {seed}, at the end: {error}"));
     }
 }
 

@@ -3,7 +3,7 @@
 use super::claims::lock;
 use base::id::DeviceId;
 use base::unit::Time;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 
 /// Which devices are away, for who looks.
@@ -13,6 +13,8 @@ pub struct Away {
     since: Mutex<BTreeMap<DeviceId, Time>>,
     /// Why nothing is given up that would be; empty: nothing would, or it is.
     withheld: Mutex<String>,
+    /// Devices that are back, and do not count as long as something goes on there.
+    kept_back: Mutex<BTreeSet<DeviceId>>,
 }
 
 impl Away {
@@ -24,6 +26,16 @@ impl Away {
     /// Notes which devices are away.
     pub fn note(&self, since: &BTreeMap<DeviceId, Time>) {
         lock(&self.since).clone_from(since);
+    }
+
+    /// Whether a device that is back does not count for some time yet.
+    pub fn is_kept_back(&self, device: DeviceId) -> bool {
+        lock(&self.kept_back).contains(&device)
+    }
+
+    /// Notes which devices do not.
+    pub fn keep_back(&self, devices: BTreeSet<DeviceId>) {
+        *lock(&self.kept_back) = devices;
     }
 
     /// Notes why nothing is given up; empty: that is not so. Whether that is new.

@@ -356,14 +356,17 @@ impl Leading {
 
 /// What it means that a device was given up.
 fn given_up(info: &DeviceInfo) -> String {
-    let then = match info.may_return {
-        true => "by itself, because it was away for long",
-        false => "by a person; it is forgotten when nothing is left that is only here",
+    let what = match info.may_return {
+        true => {
+            "given up by itself, because it was away for long: what it had is copied from elsewhere; if it answers it counts again, what is nowhere \
+             else is there, and what found no other place is compared with the other copies"
+        }
+        false => {
+            "given up by a person; it is forgotten when nothing is left that is only here: what it had is copied from elsewhere, and from here only what \
+             is nowhere else; if it answers it counts again after that, as an empty device"
+        }
     };
-    format!(
-        "given up {then}: what it had is copied from elsewhere, and from here only what is nowhere else; if it answers it counts again after that, as \
-         an empty device"
-    )
+    what.to_string()
 }
 
 /// Whether a device may be one of the store's. One that holds chunks and is not known belongs to another store: serving it would

@@ -109,7 +109,7 @@ pub async fn compare(node: &Node, leading: &Leading, handle: &DeviceHandle) -> R
     loop {
         let page = page_of((node, leading), handle, after).await?;
         left.chunks += page.chunks - page.unknown.len() - page.newer;
-        left.newer += page.newer;
+        (left.newer, left.open) = (left.newer + page.newer, left.open + page.open);
         after = page.next;
         let claimed = page.forget((node, leading), handle).await?;
         (left.chunks, left.claimed) = (left.chunks + claimed, left.claimed + claimed);
@@ -128,6 +128,8 @@ pub struct Left {
     pub claimed: usize,
     /// Of owners of a kind that this program does not know: they are for a newer one to move or delete.
     pub newer: usize,
+    /// Of groups that may still be written.
+    pub open: usize,
 }
 
 /// The look at all chunks that never ends. There is little to find: a push that was on its way while its bag was deleted, the first append
@@ -191,6 +193,8 @@ struct Page {
     chunks: usize,
     /// How many of them are of owners of a kind that is not known.
     newer: usize,
+    /// How many of groups that may still be written.
+    open: usize,
     /// Of groups: those that should not be there.
     unknown: Vec<(ChunkId, ChunkStat)>,
     /// Bags of chunks that are there, which do not exist any more.
@@ -223,14 +227,14 @@ async fn page_of((node, leading): (&Node, &Leading), handle: &DeviceHandle, afte
             Err(error) => return Err(error),
         }
     }
-    let Unknown { chunks: unknown, newer } = leading.unknown_chunks(node, handle.id(), &chunks).await?;
+    let Unknown { chunks: unknown, newer, open } = leading.unknown_chunks(node, handle.id(), &chunks).await?;
     let (next, count) = (chunks.last().map(|(chunk, _)| *chunk).filter(|_| more), chunks.len());
     let unknown: BTreeSet<ChunkId> = unknown.into_iter().collect();
     let mut unknown: Vec<_> = chunks.into_iter().filter(|(chunk, _)| unknown.contains(chunk)).collect();
     if matches!(handle, DeviceHandle::Remote(_)) && node.planted == Some(Planted::ReturnedKeepsDeleted) {
         (unknown, unknown_bags) = (Vec::new(), Vec::new());
     }
-    Ok(Page { chunks: count, newer, unknown, unknown_bags, next })
+    Ok(Page { chunks: count, newer, open, unknown, unknown_bags, next })
 }
 
 impl Page {
@@ -279,25 +283,27 @@ impl Leading {
             .collect();
         let mut newer = chunks.iter().filter(|(_, stat)| matches!(stat.owner, Owner::Newer(_))).count();
         if grouped.is_empty() {
-            return Ok(Unknown { chunks: Vec::new(), newer });
+            return Ok(Unknown { chunks: Vec::new(), newer, open: 0 });
         }
         let groups = grouped.values().copied().collect();
         let meta::Reply::Known(known) = self.metadata.ask(meta::Request::KnownGroups { groups }).await? else {
             unreachable!("known groups were asked for")
         };
-        let known: BTreeMap<GroupId, Option<Layout>> =
-            known.into_iter().map(|group| (group.group, group.layout)).collect();
+        let known: BTreeMap<GroupId, (Option<Layout>, bool)> =
+            known.into_iter().map(|group| (group.group, (group.layout, group.open))).collect();
         let believed = node.planted != Some(Planted::ReturnedDeletedUncompared) || node.devices.contains_key(&device);
-        let mut unknown = Vec::new();
+        let (mut unknown, mut open) = (Vec::new(), 0);
         for (chunk, group) in grouped {
             match known.get(&group).filter(|_| believed) {
                 // What of a group that only a newer program knows is where, that one says.
-                Some(None) => newer += 1,
-                Some(Some(layout)) if layout.on(device).any(|replica| replica.chunk == chunk) => (),
-                Some(Some(_)) | None => unknown.push(chunk),
+                Some((None, _)) => newer += 1,
+                Some((Some(layout), is_open)) if layout.on(device).any(|replica| replica.chunk == chunk) => {
+                    open += usize::from(*is_open);
+                }
+                Some((Some(_), _)) | None => unknown.push(chunk),
             }
         }
-        Ok(Unknown { chunks: unknown, newer })
+        Ok(Unknown { chunks: unknown, newer, open })
     }
 }
 
@@ -307,4 +313,6 @@ pub struct Unknown {
     pub chunks: Vec<ChunkId>,
     /// How many are of an owner, or a group, of a kind that only a newer program knows.
     pub newer: usize,
+    /// How many others are of a group that may still be written, and are there by right.
+    pub open: usize,
 }

@@ -56,6 +56,8 @@ pub struct Copying {
     pub planted: Option<Planted>,
     progress: Progress,
     copied: AtomicU64,
+    /// What is at the target is this copy, or a leftover. Else it is a replica that the metadata name there, and stays until it is made anew.
+    is_ours: AtomicBool,
     /// Zeros stand in the copy where the original had released bytes: what is stored of the two is not the same.
     filled: AtomicBool,
     _claim: Claim<(GroupId, ChunkId)>,
@@ -70,6 +72,25 @@ impl Copying {
         (from, to): (DeviceHandle, DeviceHandle),
         progress: Progress,
     ) -> Result<Copying> {
+        Copying::claimed((node, leading), (group, chunk), (from, to), (progress, false)).await
+    }
+
+    /// The same of a chunk that the metadata name at the target, too, where it is to be compared with the original, or copied anew. Both may be one.
+    pub async fn begin_again(
+        of: (&Arc<Node>, &Arc<Leading>),
+        chunk: (GroupId, ChunkId),
+        devices: (DeviceHandle, DeviceHandle),
+        progress: Progress,
+    ) -> Result<Copying> {
+        Copying::claimed(of, chunk, devices, (progress, true)).await
+    }
+
+    async fn claimed(
+        (node, leading): (&Arc<Node>, &Arc<Leading>),
+        (group, chunk): (GroupId, ChunkId),
+        (from, to): (DeviceHandle, DeviceHandle),
+        (progress, again): (Progress, bool),
+    ) -> Result<Copying> {
         let Ok(claim) = timeout(PATIENCE, leading.jobs.copying.claim((group, chunk))).await else {
             let text = format!("somebody else copies or deletes chunk {chunk} of group {group}; it is copied later");
             return Err(Error::new(ErrorKind::Busy, text));
@@ -80,8 +101,10 @@ impl Copying {
             unreachable!("a known group was asked for")
         };
         let mut layouts = known.iter().filter_map(|known| known.layout.as_ref());
-        if layouts.any(|layout| layout.on(to.id()).any(|replica| replica.chunk == chunk)) {
-            let text = format!("{} has a copy of chunk {chunk} of group {group} by now; it was not copied", to.shown());
+        let is_named = layouts.any(|layout| layout.on(to.id()).any(|replica| replica.chunk == chunk));
+        if is_named != again {
+            let has = if is_named { "has a copy" } else { "has no copy" };
+            let text = format!("{} {has} of chunk {chunk} of group {group} by now; it was not copied", to.shown());
             return Err(Error::new(ErrorKind::Stale, text));
         }
         let (planted, node, leading) = (node.planted, node.clone(), leading.clone());
@@ -97,6 +120,7 @@ impl Copying {
             planted,
             progress,
             copied,
+            is_ours: AtomicBool::new(!again),
             filled,
             _claim: claim,
         })
@@ -121,7 +145,7 @@ impl Copying {
     /// Deletes the copy, which nobody will name. Not if that was because the keeper leads no more: then it may be named all the same, or be another
     /// one by now, of whoever leads. That one compares the device with the metadata, and finds it if it is unknown.
     pub async fn give_up(&self, error: &Error) {
-        if error.kind() != ErrorKind::Moved {
+        if error.kind() != ErrorKind::Moved && self.is_ours.load(Ordering::Relaxed) {
             // If that is cut short it goes when its device is compared with the metadata.
             let _later = self.clear().await;
         }
@@ -166,7 +190,7 @@ impl Copying {
 
     /// The original, sealed, so that nothing comes to it after it was copied: a writer that was told that its group ended early, because the device
     /// was gone, may have sent more before.
-    async fn original_at_rest(&self) -> Result<Option<Extent>> {
+    pub async fn original_at_rest(&self) -> Result<Option<Extent>> {
         let mut found = self.original().await?;
         for _ in 0..SEAL_ATTEMPTS {
             let Some(open) = found.filter(|extent| !extent.sealed && !self.stays_open()) else { return Ok(found) };
@@ -212,7 +236,7 @@ impl Copying {
     }
 
     /// Seals it on one of its devices, as it is.
-    async fn seal(&self, handle: &DeviceHandle, extent: &Extent) -> Result<()> {
+    pub async fn seal(&self, handle: &DeviceHandle, extent: &Extent) -> Result<()> {
         let (chunk, Extent { generation, length, .. }) = (self.chunk, *extent);
         let seal = |handle: DeviceHandle, told: Arc<Order>| async move {
             told.may_wait(FULL_WAIT);
@@ -225,6 +249,7 @@ impl Copying {
     /// are there is answered without a look at them.
     pub async fn clear(&self) -> Result<()> {
         let chunk = self.chunk;
+        self.is_ours.store(true, Ordering::Relaxed);
         self.told(&self.to, |handle, _| async move { handle.delete(vec![chunk]).await }).await
     }
 

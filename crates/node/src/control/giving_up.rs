@@ -7,7 +7,9 @@
 //! device that counts has comes back with it as it is.
 //!
 //! What is given up by itself is waited for still where that is all there is: bags, ranges that are to be freed, files whose writer is gone
-//! (`DeviceInfo::is_gone`). It counts again when it answers, nothing names it and nothing is on it that the metadata do not know (`TakeBack`).
+//! (`DeviceInfo::is_gone`). It counts again when it answers and nothing is on it that the metadata do not know (`TakeBack`): what they still name there
+//! is good with it if there is nothing else, and is compared with what is good elsewhere before (`confirming`). One that a person gave up counts again
+//! when nothing names it.
 
 use super::claims::Claims;
 use super::comparing::compare;
@@ -18,7 +20,7 @@ use crate::log::Level;
 use crate::node::Node;
 use crate::settings::PLACE_UNSAID;
 use base::error::{ErrorKind, Result};
-use base::id::{BagId, DeviceId, NodeId, Owner};
+use base::id::{BagId, DeviceId, GroupId, NodeId, Owner};
 use base::limit::{FAILED_GIVEN_UP_AFTER, LIST_PAGE_MAX};
 use base::planted::Planted;
 use base::unit::Time;
@@ -28,8 +30,12 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinSet;
 
-/// The longest between two looks.
+/// The longest between two looks, and between two attempts to let a device count again on which something goes on.
 const LOOK_MOST: Duration = Duration::from_secs(10);
+
+/// Whoever asks whether something is won waits after each page so many times as long as it took: a device of ten million groups of one copy
+/// takes 40 s of the metadata thread, in steps of some milliseconds, and the others have nine tenths of it meanwhile.
+const OTHERS_TURNS: u32 = 9;
 
 /// How a device is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,8 +149,17 @@ fn check_few(seen: &[Seen], name: impl Fn(NodeId) -> String) -> std::result::Res
 /// The job.
 struct GiveUp {
     waits: Waits,
-    /// Whether something is won by giving one up, and until when that is believed.
-    wins: BTreeMap<DeviceId, (bool, Time)>,
+    /// Whether something is won by giving one up.
+    wins: BTreeMap<DeviceId, Wins>,
+}
+
+/// Whether something is won by giving a device up.
+#[derive(Clone, Copy, Debug)]
+enum Wins {
+    /// Nothing by what was looked at: up to this group.
+    Looks(GroupId),
+    /// It is known, and believed until then.
+    Knows(bool, Time),
 }
 
 /// Gives up what is away for long, until it is cut short. It sleeps until the next device has been away for long enough, or may have begun to be.
@@ -177,7 +192,10 @@ impl GiveUp {
     async fn step(&mut self, node: &Arc<Node>, leading: &Arc<Leading>) -> Result<Option<Time>> {
         let seen = self.look(node, leading).await?;
         let now = node.clock.now();
-        self.wins.retain(|device, (_, until)| *until > now && self.waits.since.contains_key(device));
+        self.wins.retain(|device, wins| {
+            let is_believed = !matches!(wins, Wins::Knows(_, until) if *until <= now);
+            is_believed && self.waits.since.contains_key(device)
+        });
         if let Err(why) = self.check_few(leading, seen.clone()).await? {
             self.waits.crowded = Some(now);
             if self.waits.is_overdue(now, &seen) && leading.away.withhold(&why) {
@@ -186,11 +204,14 @@ impl GiveUp {
             return Ok(None);
         }
         leading.away.withhold("");
-        let (due, next) = self.waits.due(now, &seen);
+        let (due, mut next) = self.waits.due(now, &seen);
         let mut give_up = Vec::new();
         for device in due.into_iter().map(|due| due.device) {
-            if self.wins(node, leading, device).await? {
-                give_up.push(device);
+            match self.wins((node, leading), device, now.after(LOOK_EVERY)).await? {
+                Some(true) => give_up.push(device),
+                Some(false) => (),
+                // How the others are is looked at in between.
+                None => next = Some(now),
             }
         }
         for device in give_up {
@@ -205,7 +226,7 @@ impl GiveUp {
             let away = self.waits.since.get(&device).map_or(Duration::ZERO, |since| now.since(*since));
             let text = format!(
                 "a device is given up, which has been away for {} s: what has other replicas gets new ones; what has none is there again when it \
-                 comes back; it counts again then, as an empty one",
+                 comes back; it counts again then",
                 away.as_secs()
             );
             node.log.say(Level::Warn, "repair", &text, &[("device", &device)]);
@@ -236,22 +257,35 @@ impl GiveUp {
         Ok(check_few(&seen, name))
     }
 
-    /// Whether something is won by giving it up. Asked again after as long as it is waited for: little is closed there while it is away.
-    async fn wins(&mut self, node: &Node, leading: &Leading, device: DeviceId) -> Result<bool> {
-        if let Some((wins, _)) = self.wins.get(&device) {
-            return Ok(*wins);
-        }
-        let mut after = None;
-        let wins = loop {
-            let request = meta::Request::LacksWithout { device, after };
-            match leading.metadata.ask(request).await? {
-                meta::Reply::LacksWithout { any: false, resume: Some(last) } => after = Some(last),
-                meta::Reply::LacksWithout { any, .. } => break any,
-                other => unreachable!("what would lack replicas was asked for: {other:?}"),
+    /// Whether something is won by giving it up; none: that is not known by then, and the next call goes on. Asked again after as long as it is
+    /// waited for: little is closed there while it is away.
+    async fn wins(
+        &mut self,
+        (node, leading): (&Node, &Leading),
+        device: DeviceId,
+        until: Time,
+    ) -> Result<Option<bool>> {
+        loop {
+            let after = match self.wins.get(&device) {
+                Some(Wins::Knows(wins, _)) => return Ok(Some(*wins)),
+                Some(Wins::Looks(after)) => Some(*after),
+                None => None,
+            };
+            let begun = node.clock.now();
+            if begun >= until {
+                return Ok(None);
             }
-        };
-        self.wins.insert(device, (wins, node.clock.now().after(self.waits.after)));
-        Ok(wins)
+            let request = meta::Request::LacksWithout { device, after };
+            let wins = match leading.metadata.ask(request).await? {
+                meta::Reply::LacksWithout { any: false, resume: Some(last) } => Wins::Looks(last),
+                meta::Reply::LacksWithout { any, .. } => Wins::Knows(any, node.clock.now().after(self.waits.after)),
+                other => unreachable!("what would lack replicas was asked for: {other:?}"),
+            };
+            self.wins.insert(device, wins);
+            if matches!(wins, Wins::Looks(_)) {
+                tokio::time::sleep(node.clock.now().since(begun) * OTHERS_TURNS).await;
+            }
+        }
     }
 }
 
@@ -277,31 +311,46 @@ fn rack_of(info: &NodeInfo) -> Option<(String, String)> {
 #[derive(Default)]
 pub struct TakeBack {
     under_way: Claims<DeviceId>,
-    returning: JoinSet<()>,
+    returning: JoinSet<(DeviceId, bool)>,
+    /// Until when those are left alone on which something goes on.
+    later: BTreeMap<DeviceId, Time>,
 }
 
 impl Job for TakeBack {
     const NAME: &'static str = "take_back";
 
     async fn step(&mut self, node: &Arc<Node>, leading: &Arc<Leading>) -> Result<bool> {
-        while self.returning.try_join_next().is_some() {}
+        let now = node.clock.now();
+        self.later.retain(|_, until| *until > now);
+        while let Some(ended) = self.returning.try_join_next() {
+            if let Ok((device, true)) = ended {
+                self.later.insert(device, now.after(LOOK_MOST));
+            }
+        }
         let still = leading.jobs.still();
         // One that is to be emptied leaves the store when it is.
-        let waits = |info: &DeviceInfo| info.lost && !info.draining && !still.contains(&info.device);
+        let later: BTreeSet<DeviceId> = self.later.keys().copied().collect();
+        leading.away.keep_back(later.clone());
+        let waits = |info: &DeviceInfo| {
+            info.lost && !info.draining && !still.contains(&info.device) && !later.contains(&info.device)
+        };
         for info in leading.devices().await?.into_iter().filter(waits) {
             let Some(handle) = leading.device_handle(node, info.device).ok().filter(DeviceHandle::is_able) else {
                 continue;
             };
-            if is_named(leading, info.device).await? {
+            if !info.may_return && is_named(leading, info.device).await? {
                 continue;
             }
             if let Some(claim) = self.under_way.try_claim(info.device) {
                 let (node, leading) = (node.clone(), leading.clone());
                 self.returning.spawn(async move {
-                    if let Some(taken) = leading.meanwhile(take_back(&node, &leading, &handle)).await {
-                        said(&node, TakeBack::NAME, taken);
+                    let taken = leading.meanwhile(take_back(&node, &leading, &handle)).await;
+                    let is_later = matches!(&taken, Some(Ok(true)));
+                    if let Some(taken) = taken {
+                        said(&node, TakeBack::NAME, taken.map(drop));
                     }
                     drop(claim);
+                    (info.device, is_later)
                 });
             }
         }
@@ -318,22 +367,24 @@ async fn is_named(leading: &Leading, device: DeviceId) -> Result<bool> {
     }
 }
 
-/// Deletes all that is on a device which nothing names, and lets it count again. So nothing that it had before is ever taken for a replica; a copy that
-/// somebody makes there meanwhile is claimed, and waited for.
-async fn take_back(node: &Node, leading: &Leading, handle: &DeviceHandle) -> Result<()> {
+/// Deletes all that is on a device which nothing names, and lets it count again. So nothing that it had before is ever taken for a replica but what is
+/// named there all the time; a copy that somebody makes there meanwhile is claimed, and waited for. True: it does not count for some time because files are open
+/// there. How they end is asked of it as of one that was given up (`orphans`), and not of one that counts again.
+async fn take_back(node: &Node, leading: &Leading, handle: &DeviceHandle) -> Result<bool> {
     let left = compare(node, leading, handle).await?;
-    if left.claimed > 0 || left.newer > 0 {
-        return Ok(());
+    if left.claimed > 0 || left.newer > 0 || left.open > 0 {
+        return Ok(left.newer + left.open > 0);
     }
     drop_bags_that_it_left(leading, handle).await?;
     match leading.metadata.ask(meta::Request::DeviceBack { device: handle.id() }).await {
         Ok(_) => {
-            let text = "a device that was given up is back, and counts again: it takes new data, as an empty one";
+            let text = "a device that was given up is back, and counts again: it takes new data; of what it had the rest is deleted that is elsewhere by \
+                        now, and what other devices have, too, counts when it was compared with that";
             node.log.say(Level::Info, "repair", text, &[("device", &handle.id())]);
-            Ok(())
+            Ok(false)
         }
         // What it had is being looked through, or it was named until just now.
-        Err(error) if matches!(error.kind(), ErrorKind::Busy | ErrorKind::NotFound) => Ok(()),
+        Err(error) if matches!(error.kind(), ErrorKind::Busy | ErrorKind::NotFound) => Ok(false),
         Err(error) => Err(error),
     }
 }

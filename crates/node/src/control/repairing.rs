@@ -3,7 +3,8 @@
 //! What lacks replicas is on the metadata store's list, the most endangered first, with where each may be copied from and to (`meta`'s `lacking`).
 //! A step begins as many copies as may be under way, several a device at the most, so that reads and writes go on beside them. A copy is claimed,
 //! sealed, durable and compared with the original before it is named (`copying`), and named under the claim of its group: nobody frees anything
-//! of the group in between. What is left to do follows from the list, so whoever leads next goes on.
+//! of the group in between. What is left to do follows from the list, so whoever leads next goes on. What a device had that was given up and counts
+//! again comes first: where it is the same as a good one nothing is copied (`confirming`).
 
 use super::copying::Copying;
 use super::job::{self, Job};
@@ -19,7 +20,7 @@ use base::moved::Moved;
 use base::planted::Planted;
 use base::unit::Time;
 use meta::Caller;
-use meta::request::LackingColumn;
+use meta::request::{DeviceInfo, Lack, LackingColumn};
 use net::message::{Done, device as wire, file};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -112,7 +113,7 @@ impl Job for Repair {
 impl Repair {
     /// Begins as many copies as may be under way.
     async fn begin(&mut self, node: &Arc<Node>, leading: &Arc<Leading>) -> Result<()> {
-        let (mut after, mut waits) = (None, String::new());
+        let (mut after, mut waits, mut returning) = (None, String::new(), None);
         for page in 0..PAGES_MAX {
             if self.under_way.len() >= REPAIRS_MAX {
                 if page == 0 {
@@ -127,8 +128,15 @@ impl Repair {
             let meta::Reply::Lacking { groups, resume, .. } = leading.metadata.ask(request).await? else {
                 unreachable!("what lacks replicas was asked for")
             };
+            if returning.is_none() && groups.iter().any(|group| group.lack == Lack::NoneLeft) {
+                returning = Some(returning_devices(node, leading).await?);
+            }
+            let returns = |device: &DeviceId| returning.as_ref().is_some_and(|devices| devices.contains(device));
             for group in groups {
                 for column in group.columns {
+                    if column.from.iter().any(returns) {
+                        continue;
+                    }
                     if self.under_way.len() < REPAIRS_MAX
                         && let Err(why) = self.begin_one(node, leading, (group.group, &column))
                         && waits.is_empty()
@@ -185,22 +193,29 @@ impl Repair {
         if sources.is_empty() && column.length > 0 {
             return Err(format!("the devices that have what lacks replicas (chunk {})", column.chunk));
         }
-        let Some(to) = column.to else {
+        // Another one each time, as of those that it is copied from below.
+        let targets: Vec<DeviceId> = column.again.iter().copied().chain(column.to).collect();
+        let Some(to) = targets.get(tries as usize % targets.len().max(1)).copied() else {
             return Err("a device on another node with room, for what lacks replicas".to_string());
         };
+        let is_alone = column.again.contains(&to) && column.from.contains(&to);
         let Some(to) = leading.device_handle(node, to).ok().filter(|_| !busy.contains(&to)) else {
             return Err("devices that have as many copies on their way as may be".to_string());
         };
         // Another one each time: one replica may be damaged, or its device slow.
-        let from = sources.get(tries as usize % sources.len().max(1)).filter(|_| column.length > 0).cloned();
-        let named = from.as_ref().map(DeviceHandle::id).or(column.from.first().copied()).unwrap_or(to.id());
+        let source = tries as usize / targets.len() % sources.len().max(1);
+        let from = if is_alone { Some(&to) } else { sources.get(source) };
+        let from = from.filter(|_| column.length > 0).cloned();
+        let first = if is_alone { Some(to.id()) } else { column.from.first().copied() };
+        let named = from.as_ref().map(DeviceHandle::id).or(first).unwrap_or(to.id());
         let devices = [named, to.id()];
         self.under_way.insert(of, devices);
         let (node, leading, length) = (node.clone(), leading.clone(), column.length);
+        let again = column.again.contains(&to.id());
         self.copies.spawn(async move {
             let making = async {
                 match from {
-                    Some(from) => make(&node, &leading, of, length, (from, to)).await,
+                    Some(from) => make((&node, &leading), of, (length, again), (from, to)).await,
                     None => name(&leading, of, devices).await,
                 }
             };
@@ -241,21 +256,32 @@ impl Repair {
     }
 }
 
-/// Makes a replica.
+/// Devices that are back and count in a moment: what is nowhere else is there then, and need not be copied.
+async fn returning_devices(node: &Node, leading: &Leading) -> Result<BTreeSet<DeviceId>> {
+    let returns = |info: &&DeviceInfo| {
+        let is_able = || leading.device_handle(node, info.device).is_ok_and(|handle| handle.is_able());
+        info.lost && info.may_return && !info.draining && !leading.away.is_kept_back(info.device) && is_able()
+    };
+    Ok(leading.devices().await?.iter().filter(returns).map(|info| info.device).collect())
+}
+
+/// Makes a replica of a chunk that has so many bytes. `again`: one is named there, and doubted.
 async fn make(
-    node: &Arc<Node>,
-    leading: &Arc<Leading>,
+    (node, leading): (&Arc<Node>, &Arc<Leading>),
     of: Of,
-    length: u64,
+    (length, again): (u64, bool),
     (from, to): (DeviceHandle, DeviceHandle),
 ) -> Result<()> {
     let by = leading.clone();
     let came = move |bytes: u64| {
         by.repaired.copied.fetch_add(bytes, Ordering::Relaxed);
     };
-    let mut copying = Copying::begin((node, leading), of, (from, to), Box::new(came)).await?;
+    let mut copying = match again {
+        true => Copying::begin_again((node, leading), of, (from, to), Box::new(came)).await?,
+        false => Copying::begin((node, leading), of, (from, to), Box::new(came)).await?,
+    };
     copying.at_least = length;
-    let mut made = name_copy(&copying).await;
+    let mut made = name_copy(&copying, again).await;
     if matches!(&made, Err(error) if error.kind() == ErrorKind::Corrupt)
         && !is_named(leading, of, copying.from.id()).await?
     {
@@ -282,10 +308,11 @@ async fn is_named(leading: &Leading, (group, chunk): Of, device: DeviceId) -> Re
 }
 
 /// Copies, and names the copy.
-async fn name_copy(copying: &Copying) -> Result<()> {
+async fn name_copy(copying: &Copying, again: bool) -> Result<()> {
     let Copying { leading, group, chunk, from, .. } = copying;
     let whole = match copying.planted {
         Some(Planted::RepairedUncopied) => None,
+        _ if again => copying.made_sure().await?,
         _ => copying.at_rest().await?,
     };
     let Ok(_claim) = timeout(PATIENCE, leading.jobs.groups.claim(*group)).await else {

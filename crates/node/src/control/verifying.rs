@@ -19,6 +19,16 @@ use tokio::time::timeout;
 /// Ranges (start, end) of a chunk.
 type Ranges = Vec<(u64, u64)>;
 
+/// What comes of reading a copy and its original.
+pub enum Read {
+    /// They are the same.
+    Same,
+    /// Not all could be read: a node of an older version does not know the question.
+    Unknown,
+    /// They are not: how.
+    Differs(String),
+}
+
 impl Copying {
     /// Compares the copy, which shall be like this, with the original: their lengths and what is stored of them. It takes as long as reading both if
     /// the original has released bytes, so it comes before the group is claimed. `Busy` if they differ: which of the two is wrong nobody can say, and
@@ -55,7 +65,7 @@ impl Copying {
 
     /// The original and the copy, if they are as they have to be. Else the copy may have been taken for something unknown, by its node when that was
     /// started again, or the original have grown.
-    async fn both(&self, whole: &Extent) -> Result<(Extent, Extent)> {
+    pub async fn both(&self, whole: &Extent) -> Result<(Extent, Extent)> {
         let (original, copy) = (self.stat(&self.from).await?, self.stat(&self.to).await?);
         let is_whole = |extent: &Extent| extent.sealed == whole.sealed && extent.length == whole.length;
         let may_be_open = |extent: &Extent| extent.length == whole.length && self.stays_open();
@@ -74,28 +84,53 @@ impl Copying {
 
     /// Compares what both devices read of the ranges that the original keeps.
     async fn compare_kept(&self) -> Result<()> {
+        match self.read_both().await? {
+            Read::Same | Read::Unknown => Ok(()),
+            Read::Differs(what) => Err(self.differs(&what)),
+        }
+    }
+
+    /// Whether both devices read the same where the original keeps bytes. `Corrupt`: those of the original are damaged.
+    pub async fn read_both(&self) -> Result<Read> {
+        let mut read = Read::Same;
         for ranges in orders(self.kept(&self.from).await?.ranges) {
             let (original, copy) =
                 tokio::join!(self.sums(&self.from, ranges.clone()), self.sums(&self.to, ranges.clone()));
             // A node of an older version has no sums: then lengths and kept ranges are what is compared.
-            let (Some(original), Some(copy)) = (original?, copy?) else { continue };
-            if let Some(first) = original.damaged.first() {
-                let text = format!(
-                    "bytes {}..{} of chunk {} on {} do not match their checksums; it was not copied; read another copy or restore them",
-                    first.offset,
-                    first.offset.saturating_add(first.length),
-                    self.chunk,
-                    self.from.shown()
-                );
-                return Err(Error::new(ErrorKind::Corrupt, text));
-            }
+            let (Some(original), Some(copy)) = (original?, copy?) else {
+                read = Read::Unknown;
+                continue;
+            };
+            self.check_whole(&original)?;
             if !copy.damaged.is_empty() || original.crc != copy.crc {
                 let (start, end) =
                     (ranges.first().map_or(0, |range| range.0), ranges.last().map_or(0, |range| range.1));
-                return Err(self.differs(&format!("its bytes from {start} to {end} are others, or damaged")));
+                return Ok(Read::Differs(format!("its bytes from {start} to {end} are others, or damaged")));
+            }
+        }
+        Ok(read)
+    }
+
+    /// Reads all that the original keeps. `Corrupt`: some of it is damaged. A node of an older version cannot say.
+    pub async fn check_original(&self) -> Result<()> {
+        for ranges in orders(self.kept(&self.from).await?.ranges) {
+            if let Some(original) = self.sums(&self.from, ranges).await? {
+                self.check_whole(&original)?;
             }
         }
         Ok(())
+    }
+
+    fn check_whole(&self, original: &SumsAnswer) -> Result<()> {
+        let Some(first) = original.damaged.first() else { return Ok(()) };
+        let text = format!(
+            "bytes {}..{} of chunk {} on {} do not match their checksums; it was not copied; read another copy or restore them",
+            first.offset,
+            first.offset.saturating_add(first.length),
+            self.chunk,
+            self.from.shown()
+        );
+        Err(Error::new(ErrorKind::Corrupt, text))
     }
 
     /// The sums of these ranges on one of its devices. None: its node does not know the question.

@@ -24,6 +24,9 @@ pub enum By {
 /// Longest wait for devices to be given up by themselves; those with nothing that has copies are not.
 const GIVEN_UP: Duration = Duration::from_secs(40);
 
+/// Between two looks at whether they are: also where what they had shall find no place, before it does.
+const LOOKS: [Duration; 2] = [Duration::from_millis(500), Duration::from_millis(10)];
+
 impl ClusterDirector {
     /// A node is away for longer than devices are waited for: it ended, or stands still.
     pub(super) fn away_for_long(&mut self, number: usize) {
@@ -57,6 +60,7 @@ impl ClusterDirector {
             self.members[*number].state == State::Runs && (may_be_away || !self.kind.keeps(*number))
         };
         let numbers: Vec<usize> = (0..self.members.len()).filter(may_go).collect();
+        let has_no_place = by == By::Itself && self.random.one_in(2);
         if numbers.is_empty() {
             return Ok(());
         }
@@ -70,17 +74,45 @@ impl ClusterDirector {
             return self.is_back(number, client).await;
         }
         let given_up = match by {
-            By::Itself => self.are_given_up(client, &name).await?,
+            By::Itself => self.are_given_up(client, &name, LOOKS[usize::from(has_no_place)]).await?,
             By::Person => {
                 self.person_gives_up(client, &away).await?;
                 true
             }
         };
+        if has_no_place && given_up {
+            return self.back_before_another(random, client, number).await;
+        }
         // Where they are not, because too many would be, what they have counts still.
         let made = replicas::are_made(&self.scene, client, true).await? && given_up;
         let away: BTreeSet<u128> = away.iter().map(|device| device.device.value()).collect();
         replicas::are_alike(&self.scene, random, client, (made, away)).await?;
         self.is_back(number, client).await?;
+        let made = replicas::are_made(&self.scene, client, false).await?;
+        replicas::are_back(&self.scene, client, made).await?;
+        replicas::are_alike(&self.scene, random, client, (made, BTreeSet::new())).await
+    }
+
+    /// Another node goes at once, so that what the first one had finds no place, or nothing that it could be copied from. The first one's devices count
+    /// again while that one is away, and all copies are there when both are back.
+    async fn back_before_another(&mut self, random: &SimRandom, client: &Client, number: usize) -> Check<()> {
+        let may_go = |other: &usize| self.members[*other].state == State::Runs && !self.kind.keeps(*other);
+        let others: Vec<usize> = (0..self.members.len()).filter(may_go).collect();
+        let other = match others.len() as u64 {
+            0 => None,
+            count => Some(others[self.random.below(count) as usize]),
+        };
+        if let Some(other) = other {
+            self.end_for(other, if self.random.one_in(2) { End::Kill } else { End::PowerLoss }, 0);
+            self.agenda.clear();
+            self.count("node away while another one is back");
+        }
+        self.start_member(number).await?;
+        replicas::are_back(&self.scene, client, true).await?;
+        if let Some(other) = other {
+            self.start_member(other).await?;
+        }
+        self.all_are_there(client).await?;
         let made = replicas::are_made(&self.scene, client, false).await?;
         replicas::are_back(&self.scene, client, made).await?;
         replicas::are_alike(&self.scene, random, client, (made, BTreeSet::new())).await
@@ -100,7 +132,7 @@ impl ClusterDirector {
 
     /// The devices of a node are given up by themselves. One that has nothing of which another copy is elsewhere is not.
     /// False: not all of them are.
-    async fn are_given_up(&self, client: &Client, name: &str) -> Check<bool> {
+    async fn are_given_up(&self, client: &Client, name: &str, look: Duration) -> Check<bool> {
         let begun = self.scene.clock.now();
         while self.scene.clock.now().since(begun) < GIVEN_UP {
             let devices = self.devices_of(client, name).await?;
@@ -108,7 +140,7 @@ impl ClusterDirector {
                 self.scene.count_more("devices given up at the end", devices.len() as u64);
                 return Ok(true);
             }
-            tokio::time::sleep(Duration::from_millis(500)).await;
+            tokio::time::sleep(look).await;
         }
         Ok(false)
     }

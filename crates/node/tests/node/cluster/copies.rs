@@ -226,8 +226,8 @@ async fn given_up_by_itself_and_back() {
     until("it counts again", async || !find(&client).await.lost).await;
     all_made(&client).await;
     let client = cluster.again(client).await;
-    assert_eq!(copies(&client, &once.path, b"one copy").await.len(), 1);
-    until("it is empty, as its node reports", async || find(&client).await.chunks == 0).await;
+    assert_eq!(client.read(&once.path).await.expect("it is there"), b"one copy");
+    until("it has nothing else, as its node reports", async || find(&client).await.chunks == 1).await;
     for number in 12..24 {
         write(&client, number).await;
     }
@@ -239,4 +239,95 @@ async fn given_up_by_itself_and_back() {
     }
     assert!(used.contains(&far.value()), "it takes copies");
     cluster.stop_all().await;
+}
+
+/// A node that was given up by itself comes back while what it has found no other place: of three nodes, where most files want three copies. What is
+/// the same as the others is good again, and nothing of it is copied; what is not, because bytes are missing or others, or all of it is, is made anew; what
+/// had its one copy there is good with its device.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn back_with_what_has_no_other_place() {
+    let mut cluster = Cluster::new("returned");
+    cluster.repair_after = Duration::from_secs(2);
+    for number in 0..3 {
+        cluster.run(number).await;
+    }
+    cluster.all_there(3).await;
+    let client = cluster.client(1).await;
+    let far = client.far();
+    let mut once = client.create_on(far, "once").await;
+    client.append(&mut once, b"one copy").await.expect("appended");
+    client.close(&once).await.expect("closed");
+    want(&client, 2).await;
+    for number in 10..20 {
+        write(&client, number).await;
+    }
+    all_made(&client).await;
+    want(&client, 3).await;
+    for number in 0..6 {
+        write(&client, number).await;
+    }
+    let bytes = b"what the writer wrote".as_slice();
+    let odd = [("/cut", &bytes[..7]), ("/other", b"what somebody changed".as_slice()), ("/none", b"".as_slice())];
+    for (path, on_far) in odd {
+        write_otherwise(&client, path, bytes, (far, on_far)).await;
+    }
+    all_made(&client).await;
+    let place = client.listed().await.into_iter().find(|device| device.device == far).expect("listed").place;
+    let number = (1..3).find(|number| place.starts_with(&format!("n{number}:"))).expect("a node has it");
+    let is_lost =
+        async |client: &Client| client.listed().await.iter().any(|device| device.device == far && device.lost);
+    cluster.stop(number).await;
+    cluster.ahead(NODE_SILENCE_MAX);
+    until("it is given up", async || is_lost(&client).await).await;
+    until("what has another place is there", async || {
+        let lacks = lacks(&client).await;
+        (lacks.one_left, lacks.fewer, lacks.none_left, lacks.recounting) == (0, 9, 1, false)
+    })
+    .await;
+    let before = lacks(&client).await.copied_bytes;
+    cluster.run(number).await;
+    until("it counts again", async || !is_lost(&client).await).await;
+    all_made(&client).await;
+    let copied = lacks(&client).await.copied_bytes - before;
+    assert_eq!(copied, 3 * bytes.len() as u64, "what was not the same");
+    let client = cluster.again(client).await;
+    for number in 0..6 {
+        let devices = copies(&client, &format!("/f{number}"), &bytes_of(number)).await;
+        assert!(devices.len() == 3 && devices.contains(&far), "/f{number}: {devices:?}");
+    }
+    for (path, _) in odd {
+        let devices = copies(&client, path, bytes).await;
+        assert!(devices.len() == 3 && devices.contains(&far), "{path}: {devices:?}");
+    }
+    for number in 10..20 {
+        assert_eq!(copies(&client, &format!("/f{number}"), &bytes_of(number)).await.len(), 2);
+    }
+    let column = &once.opened.group.layout.columns[0];
+    let ranges = vec![chunk::Range { offset: 0, length: 8 }];
+    let read = chunk::Read { device: far, chunk: column.chunk, ranges, ..chunk::Read::default() };
+    let (_, payload) = client.at(far).call(&read, Payload::empty()).await.expect("it is where it was");
+    assert_eq!(payload.into_bytes(), b"one copy".as_slice());
+    assert_eq!(client.read(&once.path).await.expect("it is there"), b"one copy");
+    cluster.stop_all().await;
+}
+
+/// A file with a copy on each of three nodes, which are sealed: these bytes, and on one device others. It is closed as if all had them.
+async fn write_otherwise(client: &Client, path: &str, bytes: &[u8], (device, others): (Id, &[u8])) {
+    let create = file::Create { path: path.to_string(), replicas_max: 3, ..file::Create::default() };
+    let opened = ask(&client.keeper, &create).await.expect("a file");
+    let (group, generation) = (opened.group.clone(), opened.generation);
+    let column = &group.layout.columns[0];
+    for on in std::iter::once(column.device).chain(column.others.iter().copied()) {
+        let bytes = if on == device { others } else { bytes };
+        if bytes.is_empty() {
+            continue;
+        }
+        let (chunk, group) = (column.chunk, group.group);
+        let append = chunk::Append { device: on, chunk, group, generation, level: 2, ..chunk::Append::default() };
+        client.at(on).call(&append, Payload::new(Bytes::copy_from_slice(bytes))).await.expect("appended");
+        let seal = chunk::Seal { device: on, chunk, generation, length: bytes.len() as u64, ..chunk::Seal::default() };
+        ask(client.at(on), &seal).await.expect("sealed");
+    }
+    let open = super::Open { path: path.to_string(), opened, written: bytes.len() as u64 };
+    client.close(&open).await.expect("closed");
 }
