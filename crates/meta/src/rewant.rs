@@ -98,27 +98,37 @@ impl State {
         Ok(None)
     }
 
-    /// One step of following changed wishes. False if there is nothing left to follow.
+    /// One step of following changed wishes: of one that takes several, or of many that are short. False if there is nothing left to follow.
     pub fn rewant_step(&mut self) -> Result<bool> {
-        let Some(inode) = self.next_rewant()? else {
-            self.rewanting = false;
-            return Ok(false);
-        };
-        // Before it is tried: what cannot be gone through holds up no other.
-        self.rewant_from = InodeId(inode.0.saturating_add(1));
+        let mut left = Left { names: NAMES_MAX, groups: GROUPS_MAX, bytes: RECORDS_MAX, above: None };
+        let mut any = false;
+        while !left.is_over()
+            && let Some(inode) = self.next_rewant()?
+        {
+            any = true;
+            left.names -= 1;
+            // Before it is tried: what cannot be gone through holds up no other.
+            self.rewant_from = InodeId(inode.0.saturating_add(1));
+            self.rewant_next(inode, &mut left)?;
+        }
+        self.rewanting = any;
+        Ok(any)
+    }
+
+    /// Goes on with this one, to its end or that of the step.
+    fn rewant_next(&mut self, inode: InodeId, left: &mut Left) -> Result<()> {
         let Some(mut walk) = self.rewant_record(inode)? else {
             self.remove(&Key::Rewant(inode));
-            return Ok(true);
+            return Ok(());
         };
-        let mut left = Left { names: NAMES_MAX, groups: GROUPS_MAX, bytes: RECORDS_MAX, above: None };
-        self.rewant_on(&mut walk, &mut left)?;
+        self.rewant_on(&mut walk, left)?;
         let is_done = walk.levels.is_empty() && walk.file == 0;
         if is_done || self.planted == Some(Planted::PolicyForgottenAtStep) {
             self.remove(&Key::Rewant(inode));
         } else {
             self.put(&Key::Rewant(inode), &walk);
         }
-        Ok(true)
+        Ok(())
     }
 
     /// How far this was gone through. None: it is gone, or being taken apart.
