@@ -4,6 +4,7 @@ mod bags;
 mod columns;
 mod fake;
 mod files;
+mod idle;
 mod listed;
 mod names;
 mod open;

@@ -54,8 +54,8 @@ struct Written {
     gap: Duration,
 }
 
-/// What all of them have.
-struct Common {
+/// One time that a node goes, as its writers have it.
+struct Round {
     clock: SystemClock,
     ends: AtomicBool,
 }
@@ -67,13 +67,13 @@ fn line(number: usize) -> Bytes {
 }
 
 /// Flushes line after line until all end. An error is one that a program would have seen.
-async fn write(common: Arc<Common>, client: Client, path: String, gone: Time) -> Result<Written> {
+async fn write(round: Arc<Round>, client: Client, path: String, gone: Time) -> Result<Written> {
     let mut writer = client.create(&path, CreateOptions::default()).await?;
-    let (mut count, mut gap, mut last) = (0, Duration::ZERO, common.clock.now());
-    while !common.ends.load(Ordering::Relaxed) {
+    let (mut count, mut gap, mut last) = (0, Duration::ZERO, round.clock.now());
+    while !round.ends.load(Ordering::Relaxed) {
         writer.write(line(count)).await?;
         writer.hflush().await?;
-        let now = common.clock.now();
+        let now = round.clock.now();
         if now >= gone {
             gap = gap.max(now.since(last));
         }
@@ -123,16 +123,16 @@ async fn measure(args: &Args) -> Result<bool> {
         }
         let directory = format!("/{time}");
         client.make_directory(&directory, false).await?;
-        let common = Arc::new(Common { clock: SystemClock::new(), ends: AtomicBool::new(false) });
-        let gone = common.clock.now().after(BEFORE);
+        let round = Arc::new(Round { clock: SystemClock::new(), ends: AtomicBool::new(false) });
+        let gone = round.clock.now().after(BEFORE);
         let mut writers = JoinSet::new();
         for number in 0..args.writers {
-            writers.spawn(write(common.clone(), client.clone(), format!("{directory}/{number}"), gone));
+            writers.spawn(write(round.clone(), client.clone(), format!("{directory}/{number}"), gone));
         }
-        sleep(gone.since(common.clock.now())).await;
+        sleep(gone.since(round.clock.now())).await;
         keepers.goes(goes, args.how).await?;
         sleep(AFTER).await;
-        common.ends.store(true, Ordering::Relaxed);
+        round.ends.store(true, Ordering::Relaxed);
         let mut all = Vec::new();
         while let Some(joined) = writers.join_next().await {
             all.push(joined.map_err(|error| Error::new(ErrorKind::Io, error.to_string()))??);
