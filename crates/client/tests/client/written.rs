@@ -14,7 +14,7 @@ use client::{Client, CreateOptions, FileWriter};
 use net::Ask;
 use net::message::chunk::{Append, Seal};
 use net::message::file::NextGroup;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
