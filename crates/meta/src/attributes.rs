@@ -29,17 +29,15 @@ impl State {
         let Found { inode, mut record, .. } = self.find(path)?;
         let before = record.clone();
         let judged = record.change(new)?;
+        // A number that is said again is followed again: there may be more nodes.
+        let follows = !record.directory && new.copies.is_some();
+        if follows {
+            let above = self.wish_above(path)?;
+            record.copies = record.counted_as(self.wish_of(&record, above));
+            self.rewant_one(inode, &record);
+        }
         if record != before {
-            if !record.directory && new.copies.is_some() {
-                let above = self.wish_above(path)?;
-                record.copies = record.counted_as(self.wish_of(&record, above));
-            }
-            let said = |record: &InodeRecord| (record.own_replicas(), record.asked);
-            let is_other = said(&record) != said(&before) && !record.directory;
             self.put_file(inode, &record, Taken::of(&before))?;
-            if is_other {
-                self.rewant_one(inode, &record);
-            }
             if record.directory && judged {
                 self.directories_changed();
             }

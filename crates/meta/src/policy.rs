@@ -23,27 +23,31 @@ impl State {
     pub fn set_policy(&mut self, path: &Path, policy: Policy) -> Result<Reply> {
         placement::check(policy)?;
         let Found { inode, mut record, .. } = self.find(path)?;
-        if convert::policy(record.policy) == policy {
+        // A number that is said again is followed again: there may be what an older program did not make follow, or more nodes.
+        let follows = policy.replicas.is_some() || record.own_replicas().is_some();
+        let is_same = convert::policy(record.policy) == policy;
+        if is_same && !follows {
             return Ok(Reply::Done);
         }
-        let (before, own) = (Taken::of(&record), record.own_replicas());
-        record.policy = (policy != Policy::default()).then(|| convert::policy_record(policy));
-        let is_other = own != policy.replicas;
+        let before = Taken::of(&record);
+        if !is_same {
+            record.policy = (policy != Policy::default()).then(|| convert::policy_record(policy));
+        }
         if record.directory {
             self.put(&Key::Inode(inode), &record);
             self.directories.clear();
-            if is_other {
+            if follows {
                 self.rewant(inode, true);
             }
         } else {
-            if is_other {
+            if follows {
                 // Who takes back what was said of the file wants it to be as its directory says, also if whoever made it asked for another number.
                 record.asked = policy.replicas.map_or(0, |_| record.asked);
                 let above = self.wish_above(path)?;
                 record.copies = record.counted_as(self.wish_of(&record, above));
             }
             self.put_file(inode, &record, before)?;
-            if is_other {
+            if follows {
                 self.rewant_one(inode, &record);
             }
         }

@@ -36,7 +36,7 @@ pub fn world(seed: u64, nodes: u128, wanted: u32) -> World {
 }
 
 /// All nodes are there.
-fn heard(world: &mut World, nodes: u128) {
+pub fn heard(world: &mut World, nodes: u128) {
     for number in (0..=nodes).map(|number| if number == 0 { 1 } else { number + 10 }) {
         let node = NodeInfo {
             node: NodeId(number),

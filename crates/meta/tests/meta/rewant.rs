@@ -227,6 +227,19 @@ fn bounded_steps() {
     assert_eq!(wants(&mut world, &["/e/f", "/d/pieces/f000"]), [vec![3], vec![2; 300]]);
 }
 
+/// Many wishes that are followed soon share steps.
+#[test]
+fn many_short_ones() {
+    let mut world = fresh(1, 1);
+    for name in files(&mut world, "/d/many", 100) {
+        world.ask(set_copies(&name, 2)).expect("set");
+    }
+    assert_eq!(followed(&mut world), 100);
+    (0..3).for_each(|_| tick(&mut world));
+    assert_eq!(followed(&mut world), 0);
+    assert_eq!(lacking(&mut world).0.len(), 100);
+}
+
 /// What is being written when its directory's wish changes is written on with the new one, also if its writer is gone by then.
 #[test]
 fn a_writer_hears_of_it() {
@@ -432,6 +445,32 @@ fn own_wishes() {
     let file = handle(world.ask(append("/once/g")));
     close(&mut world, &file, 10);
     assert_eq!(wants(&mut world, &["/once/g"]), [[2, 2]]);
+}
+
+/// Wishes that were cut, as there were too few nodes, are followed again when they are said again, or that of a directory above is.
+#[test]
+fn said_again() {
+    let mut world = fresh(1, 2);
+    let names = ["/d/f", "/d/g", "/d/h"];
+    for name in names {
+        written(&mut world, name);
+    }
+    world.ask(set_copies("/d/f", 5)).expect("set");
+    world.ask(set("/d/g", replicas(5))).expect("set");
+    made_asking(&mut world, "/d/i", 6);
+    settle(&mut world);
+    let names = ["/d/f", "/d/g", "/d/h", "/d/i"];
+    assert_eq!(wants(&mut world, &names), [[4], [4], [2], [4]]);
+    lacking::heard(&mut world, 5);
+    world.ask(set_copies("/d/f", 5)).expect("set");
+    settle(&mut world);
+    assert_eq!(wants(&mut world, &names), [[5], [4], [2], [4]]);
+    world.ask(set("/d/g", replicas(5))).expect("set");
+    settle(&mut world);
+    assert_eq!(wants(&mut world, &names), [[5], [5], [2], [4]]);
+    world.ask(set("/d", replicas(2))).expect("set");
+    settle(&mut world);
+    assert_eq!(wants(&mut world, &names), [[5], [5], [2], [5]]);
 }
 
 /// A file of an older program says no more what was asked for. It follows its directory from its next append on, or when the directory's wish changes.
