@@ -325,7 +325,7 @@ async fn write_otherwise(client: &Client, path: &str, bytes: &[u8], (device, oth
         let (chunk, group) = (column.chunk, group.group);
         let append = chunk::Append { device: on, chunk, group, generation, level: 2, ..chunk::Append::default() };
         client.at(on).call(&append, Payload::new(Bytes::copy_from_slice(bytes))).await.expect("appended");
-        let seal = chunk::Seal { device: on, chunk, generation, length: bytes.len() as u64, ..chunk::Seal::default() };
+        let seal = chunk::Seal { device: on, chunk, generation, length: bytes.len() as u64 };
         ask(client.at(on), &seal).await.expect("sealed");
     }
     let open = super::Open { path: path.to_string(), opened, written: bytes.len() as u64 };
