@@ -263,8 +263,9 @@ pub const REPORT_EVERY: Duration = Duration::from_secs(1);
 /// A node that has not reported for so long gets nothing new until it does: five reports that were lost or late.
 pub const NODE_SILENCE_MAX: Duration = Duration::from_secs(5);
 
-/// How long a device is away before it is given up by itself, unless something else is said: longer than a machine takes to start again.
-pub const REPAIR_AFTER: Duration = Duration::from_secs(600);
+/// How long a device is away before it is given up by itself, unless something else is said: for ever. The others may be filled to the brim with what
+/// it had, and stay so when it is back (record 0479).
+pub const REPAIR_AFTER: Duration = Duration::MAX;
 
 /// The same of one whose node says that it failed: it comes back when somebody starts its node again, and each minute may be its last.
 pub const FAILED_GIVEN_UP_AFTER: Duration = Duration::from_secs(60);

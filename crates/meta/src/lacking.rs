@@ -300,15 +300,19 @@ impl State {
         doubted.filter_map(|replica| DeviceId::from_slice(&replica.device))
     }
 
-    /// Where a column is copied from: the good ones; if there are none those that are good when they are back. Else what is there is better than
-    /// nothing, should it answer.
+    /// Where a column is copied from: the good ones; if there are none those that are good when they are back, unless all of them are on devices that
+    /// were given up and a doubted one is there: nothing was written to a closed group, and it has to have all bytes of it. Else what is there is better
+    /// than nothing, should it answer.
     fn copied_from(&self, column: &ColumnRecord) -> Vec<DeviceId> {
         let those = |is: &dyn Fn(&ReplicaRecord) -> bool| -> Vec<DeviceId> {
             let replicas = column.replicas.iter().filter(|replica| is(replica));
             replicas.filter_map(|replica| DeviceId::from_slice(&replica.device)).collect()
         };
         let (good, waited) = (those(&|replica| self.is_good(replica)), those(&|replica| self.is_waited_for(replica)));
-        [good, waited, those(&|_| true)].into_iter().find(|devices| !devices.is_empty()).unwrap_or_default()
+        let is_given_up = |device: &DeviceId| self.devices.device(*device).is_some_and(|info| info.lost);
+        let back: Vec<DeviceId> =
+            if waited.iter().all(is_given_up) { self.doubted(column).collect() } else { Vec::new() };
+        [good, back, waited, those(&|_| true)].into_iter().find(|devices| !devices.is_empty()).unwrap_or_default()
     }
 
     /// Does `AddReplica`: the chunk of a closed group is on another device, too. Of a lost device nothing is named any more that has enough
@@ -442,7 +446,9 @@ impl State {
                     let length = column_length(&record, index);
                     placement::place_replica(&homes, &has.collect::<Vec<_>>(), length, 0).is_some()
                 };
-                good.contains(&device) && (2..=wanted(&record, index)).contains(&good.len()) && has_place()
+                // What is doubted there is good if nothing else is left.
+                let has_others = good.len() + self.doubted(column).count() > 1;
+                good.contains(&device) && has_others && good.len() <= wanted(&record, index) && has_place()
             };
             if record.columns.iter().enumerate().any(&mut lacks) {
                 return Ok(Reply::LacksWithout { any: true, resume: None });

@@ -111,7 +111,8 @@ impl State {
             self.rewant_from = InodeId(inode.0.saturating_add(1));
             self.rewant_next(inode, &mut left)?;
         }
-        self.rewanting = any;
+        // Not one step longer: what is renamed while this goes on is gone through, too.
+        self.rewanting = self.next_rewant()?.is_some();
         Ok(any)
     }
 
@@ -311,10 +312,9 @@ impl State {
         if wanted == record.wanted {
             return Ok(false);
         }
+        // Nothing is named less for it: a replica that is not good now may be the last one that is whole, should those that count be gone and nobody
+        // know that yet.
         record.wanted = wanted;
-        if !record.open {
-            self.strike(&mut record);
-        }
         self.put_group(group, record);
         Ok(true)
     }

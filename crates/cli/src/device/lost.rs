@@ -19,8 +19,8 @@ it. Chunks of bags on it are lost, and nothing waits for it any more: a file who
 left on it that is nowhere else; a disk that is well again after that is added as a new one, with its directory emptied. Should it answer before, it is
 emptied by itself and counts again.
 
-Devices that are away for `repair_after`, ten minutes unless the configuration says something else, are given up by themselves, and are waited for all the
-same: they are never forgotten. This says that one does not come back.
+Devices that are away for `repair_after`, where the configuration sets it, are given up by themselves, and are waited for all the same: they are never
+forgotten. This says that one does not come back.
 
 A device that serves is not given up: `stormwell device rm` empties it without a copy less in between.")]
 pub struct Lost {

@@ -115,7 +115,7 @@ pub const KEYS: &[Key] = &[
     key(
         "repair_after",
         Takes::Text,
-        "10m",
+        "off",
         "How long a device is away before what it has gets copies elsewhere, as `90s`, `10m` or `2h`, or `off`: only a person gives it up; the same on all nodes that keep the metadata",
     ),
     key("log", Takes::Text, "text", "How the log on stderr looks: `text` or `json`"),

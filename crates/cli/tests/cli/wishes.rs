@@ -17,7 +17,10 @@ fn wished() {
     store.run(&["policy", "set", "/a/b", "--tier", "ssd", "--replicas", "1"]).done();
     store.run_with(&["put", "-", "/a/b/f"], b"x").done();
     let json = store.run(&["policy", "get", "/a/b/f", "--json"]).done().text();
-    assert!(json.contains("\"in_force\":{\"compression\":null,\"replicas\":1,\"tier\":\"ssd\"}"), "{json}");
+    assert!(
+        json.contains("\"in_force\":{\"compression\":null,\"least\":null,\"replicas\":1,\"tier\":\"ssd\"}"),
+        "{json}"
+    );
     store.run(&["policy", "set", "/a", "--replicas", "17"]).failed(2, "17");
     store.run(&["policy", "set", "/a"]).failed(2, "--inherit");
     store.run(&["policy", "set", "/a", "--inherit"]).done();

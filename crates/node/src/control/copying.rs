@@ -56,8 +56,8 @@ pub struct Copying {
     pub planted: Option<Planted>,
     progress: Progress,
     copied: AtomicU64,
-    /// What is at the target is this copy, or a leftover. Else it is a replica that the metadata name there, and stays until it is made anew.
-    is_ours: AtomicBool,
+    /// The metadata name the replica at the target all the time: what is there may be all that is left when this fails.
+    is_named: bool,
     /// Zeros stand in the copy where the original had released bytes: what is stored of the two is not the same.
     filled: AtomicBool,
     _claim: Claim<(GroupId, ChunkId)>,
@@ -120,7 +120,7 @@ impl Copying {
             planted,
             progress,
             copied,
-            is_ours: AtomicBool::new(!again),
+            is_named: again,
             filled,
             _claim: claim,
         })
@@ -142,10 +142,10 @@ impl Copying {
         Ok(Some(whole))
     }
 
-    /// Deletes the copy, which nobody will name. Not if that was because the keeper leads no more: then it may be named all the same, or be another
+    /// Deletes the copy, which nobody will name; not one that is named already. Not if that was because the keeper leads no more: then it may be named all the same, or be another
     /// one by now, of whoever leads. That one compares the device with the metadata, and finds it if it is unknown.
     pub async fn give_up(&self, error: &Error) {
-        if error.kind() != ErrorKind::Moved && self.is_ours.load(Ordering::Relaxed) {
+        if error.kind() != ErrorKind::Moved && !self.is_named {
             // If that is cut short it goes when its device is compared with the metadata.
             let _later = self.clear().await;
         }
@@ -249,7 +249,6 @@ impl Copying {
     /// are there is answered without a look at them.
     pub async fn clear(&self) -> Result<()> {
         let chunk = self.chunk;
-        self.is_ours.store(true, Ordering::Relaxed);
         self.told(&self.to, |handle, _| async move { handle.delete(vec![chunk]).await }).await
     }
 

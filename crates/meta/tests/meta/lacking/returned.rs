@@ -128,8 +128,9 @@ fn away_again() {
     assert_eq!(lacking(&mut world), (Vec::new(), Lacks::default()));
 }
 
-/// Of two that are given up one after the other the second one had the last good replica: it is waited for, and good when it is back, and what the
-/// first one has is good by its own length once a person says that the second is gone. Two that went together are good together.
+/// Of two that are given up one after the other the second one had the last good replica. It is good when it is back; until then what the first one
+/// has may be by its own length, as nothing was written since it was given up, and is all that there is once a person says that the second is gone. Two
+/// that went together are good together.
 #[test]
 fn the_last_good_one() {
     for gone in [false, true] {
@@ -144,9 +145,12 @@ fn the_last_good_one() {
         world.pass(Duration::from_secs(1));
         heard(&mut world, 2);
         let (lack, column) = lack_of(&mut world, group).expect("none is left");
-        assert_eq!((lack, column.from.as_slice(), column.again.as_slice()), (Lack::NoneLeft, &[second][..], &[][..]));
+        assert_eq!(
+            (lack, column.from.as_slice(), column.again.as_slice()),
+            (Lack::NoneLeft, &[first][..], &[first][..])
+        );
         let add = |from, to| Request::AddReplica { group, chunk, from, to };
-        assert_eq!(world.refusal(add(first, first)), ErrorKind::Stale, "the other one may return");
+        assert_eq!(world.refusal(add(second, first)), ErrorKind::Stale, "that one is away");
         if gone {
             world.ask(Request::DeviceLost { device: second }).expect("it is gone");
             let (_, column) = lack_of(&mut world, group).expect("none is left");
@@ -186,6 +190,54 @@ fn the_last_good_one() {
     }
     world.pass(Duration::from_secs(1));
     assert_eq!(lacking(&mut world), (Vec::new(), Lacks::default()));
+}
+
+/// One is back and not compared yet when the other one goes for longer than its device is waited for: that gives up nothing that is not there, too. The
+/// one that is back is good by its own length, and the other one is doubted then.
+#[test]
+fn away_by_turns() {
+    let mut world = world(5, 3, 2);
+    let (group, chunk, first) = of(&written(&mut world, "/d/f"));
+    while repair(&mut world) > 0 {}
+    let on = devices_of(&mut world, "/d/f").remove(0);
+    let second = on.into_iter().find(|device| *device != first).expect("two");
+    given_up(&mut world, first, 3);
+    world.ask(Request::DeviceBack { device: first }).expect("back");
+    world.pass(Duration::from_secs(1));
+    heard(&mut world, 3);
+    assert!(lacks_without(&mut world, second), "the other one's is there");
+    given_up(&mut world, second, 3);
+    let (_, column) = lack_of(&mut world, group).expect("none is good");
+    assert_eq!((column.from.as_slice(), column.again.as_slice()), (&[first][..], &[first][..]));
+    world.ask(Request::AddReplica { group, chunk, from: first, to: first }).expect("nothing else is there");
+    assert_eq!(repair(&mut world), 1, "on the third");
+    world.ask(Request::DeviceBack { device: second }).expect("back");
+    world.pass(Duration::from_secs(1));
+    assert_eq!(lacking(&mut world), (Vec::new(), Lacks::default()));
+    assert!(!devices_of(&mut world, "/d/f")[0].contains(&second));
+}
+
+/// Nothing is named less because fewer copies are wanted: those that count may be gone, and nobody know that yet.
+#[test]
+fn a_lowered_wish_takes_none() {
+    let mut world = world(6, 3, 3);
+    let device = of(&written(&mut world, "/d/f")).2;
+    while repair(&mut world) > 0 {}
+    given_up(&mut world, device, 3);
+    for back in [false, true] {
+        if back {
+            world.ask(Request::DeviceBack { device }).expect("back");
+            world.pass(Duration::from_secs(1));
+            heard(&mut world, 3);
+        }
+        for wish in [1, 3] {
+            world.ask(set("/d", replicas(wish))).expect("set");
+            world.pass(Duration::from_secs(1));
+            heard(&mut world, 3);
+            assert!(devices_of(&mut world, "/d/f")[0].contains(&device), "back: {back}, {wish} wanted");
+            world.store().check_lacking().expect("as the records say");
+        }
+    }
 }
 
 /// Without the doubt it counts when its device does.
