@@ -12,9 +12,13 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 pub async fn want(client: &Client, replicas: u32) {
+    want_at(client, "/", replicas).await;
+}
+
+/// A file that has a wish of its own keeps it, whatever its directory wants.
+async fn want_at(client: &Client, path: &str, replicas: u32) {
     let policy = file::Policy { replicas, ..file::Policy::default() };
-    let set = file::SetPolicy { path: "/".to_string(), policy };
-    ask(&client.keeper, &set).await.expect("set");
+    ask(&client.keeper, &file::SetPolicy { path: path.to_string(), policy }).await.expect("set");
 }
 
 async fn lacks(client: &Client) -> file::Lacks {
@@ -199,6 +203,7 @@ async fn given_up_by_itself_and_back() {
     cluster.all_there(4).await;
     let client = cluster.again(client).await;
     until("it is not away", async || find(&client).await.away_ms == 0).await;
+    want_at(&client, &once.path, 1).await;
     want(&client, 2).await;
     for number in 0..12 {
         write(&client, number).await;
@@ -257,9 +262,11 @@ async fn back_with_what_has_no_other_place() {
     let mut once = client.create_on(far, "once").await;
     client.append(&mut once, b"one copy").await.expect("appended");
     client.close(&once).await.expect("closed");
+    want_at(&client, &once.path, 1).await;
     want(&client, 2).await;
     for number in 10..20 {
         write(&client, number).await;
+        want_at(&client, &format!("/f{number}"), 2).await;
     }
     all_made(&client).await;
     want(&client, 3).await;
