@@ -149,12 +149,14 @@ fn advice(view: &ViewAnswer, wanted: u32) -> Option<String> {
 /// What is not as it should be, one sentence each.
 fn troubles(view: &ViewAnswer, devices: &[(Device, Option<Host>)], now: WallTime) -> Vec<String> {
     let silent = view.members.iter().filter(|member| member.silent).map(|member| {
-        format!(
-            "node {} at {} is silent: what is on its {} cannot be read until it is back; look whether it runs",
-            member.node.name,
-            member.node.address,
-            show::count(member.devices.len() as u64, "device", "devices")
-        )
+        let (name, at) = (&member.node.name, &member.node.address);
+        let devices = show::count(member.devices.len() as u64, "device", "devices");
+        match member.devices.len() {
+            0 => format!("node {name} at {at} is silent; nothing is on it; look whether it runs"),
+            _ => format!(
+                "node {name} at {at} is silent: what is on its {devices} and nowhere else cannot be read until it is back; look whether it runs"
+            ),
+        }
     });
     let troubled = devices.iter().filter(|(device, _)| !device.trouble.is_empty()).map(|(device, host)| {
         let at = host.as_ref().map_or(String::new(), |host| format!(" on node {}", host.name));

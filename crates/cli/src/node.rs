@@ -32,7 +32,7 @@ enum What {
 
 States: `keeper` keeps the metadata; `leader` does, too, and leads the other keepers; `serving`; `draining` while its devices are being emptied, with how far that is below it; `no devices` if all were emptied or it was started
 without any: it keeps no bytes, and may be removed; `silent` if it has not reported for some
-seconds: its devices get nothing new, and what is on them cannot be read until it is back. Nothing is deleted for silence.")]
+seconds: its devices get nothing new, and what is on them and nowhere else cannot be read until it is back. Nothing is deleted for silence.")]
 struct Ls {}
 
 /// Empties all devices of a node, which may then be removed
