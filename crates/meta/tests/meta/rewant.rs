@@ -270,19 +270,19 @@ fn a_writer_hears_of_it() {
 fn what_moves_during_the_walk() {
     let mut world = fresh(1, 1);
     files(&mut world, "/d", 150);
-    files(&mut world, "/tmp/out", 3);
-    written(&mut world, "/tmp/f");
+    files(&mut world, "/other/out", 3);
+    written(&mut world, "/other/f");
     world.ask(set("/d", replicas(3))).expect("set");
     tick(&mut world);
     assert_eq!(followed(&mut world), 1);
     world.ask(rename("/d/f149", "/d/a")).expect("moved");
-    world.ask(rename("/d/f148", "/tmp/g")).expect("moved");
+    world.ask(rename("/d/f148", "/other/g")).expect("moved");
     settle(&mut world);
-    world.ask(rename("/tmp/out", "/d/out")).expect("moved");
-    world.ask(rename("/tmp/f", "/d/f")).expect("moved");
-    world.ask(rename("/d/f000", "/tmp/h")).expect("moved");
+    world.ask(rename("/other/out", "/d/out")).expect("moved");
+    world.ask(rename("/other/f", "/d/f")).expect("moved");
+    world.ask(rename("/d/f000", "/other/h")).expect("moved");
     settle(&mut world);
-    let names = ["/d/a", "/d/out/f002", "/d/f", "/d/f001", "/tmp/g", "/tmp/h"];
+    let names = ["/d/a", "/d/out/f002", "/d/f", "/d/f001", "/other/g", "/other/h"];
     assert_eq!(wants(&mut world, &names), [[3], [3], [3], [3], [0], [0]]);
     world.ask(rename("/d/f001", "/d/g")).expect("moved");
     world.ask(rename("/d/g", "/d/f001")).expect("moved");
