@@ -7,6 +7,7 @@ use crate::exit::{Exit, Result};
 use crate::node::{keeps, of, state};
 use crate::output::Output;
 use crate::show;
+use base::limit::REPLICAS_OF_CLUSTERS;
 use base::unit::{WallTime, show_bytes};
 use clap::{Args, Subcommand};
 use client::{ClusterMember, Device, Host, Lacks, ViewAnswer};
@@ -140,7 +141,7 @@ fn keepers_away(view: &ViewAnswer) -> Option<String> {
 /// What a store of several nodes could be spared: its files have one copy unless somebody says otherwise.
 fn advice(view: &ViewAnswer, wanted: u32) -> Option<String> {
     let nodes = view.members.iter().filter(|member| !member.devices.is_empty()).count();
-    let copies = nodes.min(3);
+    let copies = nodes.min(REPLICAS_OF_CLUSTERS as usize);
     (wanted < 2 && copies > 1).then(|| {
         format!("files have one copy, which is lost with its disk: `stormwell policy set / --replicas {copies}` has new ones outlive that")
     })
