@@ -34,8 +34,8 @@ takes all back, then set the others again.
 
 With --replicas N a file is acknowledged when N disks have it, on other nodes where there are some; what they lack is made within seconds once it
 is closed. What was written before follows by itself: it gets copies that it lacks; those that are too many stay. A directory or file below with
-a number of its own keeps that. A store that three nodes or more keep begins with 3 for all of it, and with --least 2: while two thirds of its
-nodes are away nothing is written that one disk alone would have.")]
+a number of its own keeps that. A store that three nodes or more keep begins with 3 for all of it, and with --least 2: nothing is
+written there that one disk alone would have.")]
     Set {
         /// The file or directory
         path: String,
